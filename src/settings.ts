@@ -23,7 +23,8 @@ export interface DispatchPolicyOptions {
   /** The policies of this process, which stages, admits and runs their jobs. */
   policies: readonly AnyPolicy[];
   /**
-   * This package's PostgreSQL schema. At most 63 characters.
+   * This package's PostgreSQL schema, at most 54 characters long. Its tables are in a second one: `dispatch_policy_internal`
+   * by default, else the name with `_internal` behind it.
    * @default `DISPATCH_POLICY_SCHEMA` in the environment, else `"dispatch_policy"`
    */
   schema?: string | undefined;
@@ -189,7 +190,8 @@ const OPTIONS = [
   "partitionBatchSize",
   ...Object.keys(DURATIONS),
 ];
-const schemaName = text(63);
+/** PostgreSQL's 63 bytes, less `_internal`. */
+const schemaName = text(54);
 const anInteger = wholeNumber(1, MOST_COUNTED);
 const listOfPolicies: Rule = { expects: "an array of policies", accepts: Array.isArray };
 

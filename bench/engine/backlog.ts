@@ -13,7 +13,7 @@ export async function worldWithBacklog(each: number): Promise<World> {
   for (let left = each - 1; left > 0; left -= STEP) await world.stageMany(Math.min(left, STEP));
   // staged past the arrivals, which would have said that something is due
   await world.query(
-    "update dispatch_policy._private_partitions set head_priority = -1, head_run_at = '-infinity', head_id = 0, due_at = now()",
+    "update dispatch_policy_internal.partitions set head_priority = -1, head_run_at = '-infinity', head_id = 0, due_at = now()",
   );
   await world.settle();
   return world;
@@ -34,13 +34,13 @@ export async function tick(world: World): Promise<void> {
 /** Partitions with nothing to admit: a quarter each asleep, due in an hour, throttled for an hour, blocked by a gate. */
 export async function addIdlePartitions(world: World, count: number): Promise<void> {
   await world.query(
-    `insert into dispatch_policy._private_partitions
+    `insert into dispatch_policy_internal.partitions
        (id, policy_id, key, limiter_ids, due_at, denied_until, blocked_on, fair_key, looked_at, decayed_at)
      select md5(n::text)::uuid, p.id, n::text, array[l.id, p.ahead_limiter_id],
        case n % 4 when 0 then 'infinity' when 1 then now() + interval '1 hour' else now() end,
        case n % 4 when 2 then now() + interval '1 hour' when 3 then 'infinity' else '-infinity' end,
        case n % 4 when 3 then l.id end, mod(n * 0.6180339887, 1), now(), now()
-     from generate_series(1, $1::int) n, dispatch_policy._private_policies p, dispatch_policy._private_limiters l
+     from generate_series(1, $1::int) n, dispatch_policy_internal.policies p, dispatch_policy_internal.limiters l
      where l.gate = 'all'`,
     [count],
   );

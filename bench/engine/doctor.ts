@@ -9,14 +9,14 @@ import { say } from "./timing.ts";
 const world = await makeCrowd();
 // 20,000 partitions are on hold, half of them by the breaker, and 5,000 jobs are set aside
 await world.query(
-  "update dispatch_policy._private_policies set breaker_failures = 1, breaker_within = 1, breaker_cooldown = 1",
+  "update dispatch_policy_internal.policies set breaker_failures = 1, breaker_within = 1, breaker_cooldown = 1",
 );
-await world.query(`update dispatch_policy._private_partitions set blocked_on = null, stopped_by = 'ana',
+await world.query(`update dispatch_policy_internal.partitions set blocked_on = null, stopped_by = 'ana',
     held_until = case when id::text < '8' then '-infinity' else now() + interval '1 hour' end,
     breaker_until = case when id::text < '8' then now() + interval '1 hour' else '-infinity' end
-  where id in (select id from dispatch_policy._private_partitions limit 20000)`);
-await world.query(`update dispatch_policy._private_staged_jobs set due = false, retry_at = now() + interval '1 hour', failures = 3
-  where id in (select id from dispatch_policy._private_staged_jobs limit 5000)`);
+  where id in (select id from dispatch_policy_internal.partitions limit 20000)`);
+await world.query(`update dispatch_policy_internal.staged_jobs set due = false, retry_at = now() + interval '1 hour', failures = 3
+  where id in (select id from dispatch_policy_internal.staged_jobs limit 5000)`);
 await world.settle();
 
 const engine = makeEngine("dispatch_policy");

@@ -7,7 +7,7 @@ const THEN = JSON.stringify({ policy: "bench", identifier: "bench", payload: { k
 for (const which of ["no group is open", "beside an open group", "in a group"] as const) {
   const world = await makeWorld({ batch: 1000 });
   const group = (text: string) =>
-    world.query("select count(*) from dispatch_policy._stage_group($1, 'replace', null, $2)", [text, THEN]);
+    world.query("select count(*) from dispatch_policy.enqueue_group($1, 'replace', null, $2)", [text, THEN]);
   if (which === "beside an open group") {
     await group(world.batches([{ key: "other", runAt: "2100-01-01" }]));
     await world.routeAll();
@@ -19,7 +19,7 @@ for (const which of ["no group is open", "beside an open group", "in a group"] a
     await world.routeAll();
     await world.admit(100);
     const jobs = await world.query<{ job_id: string }>(
-      "select job_id from dispatch_policy._private_in_flight_jobs order by job_id limit 1000",
+      "select job_id from dispatch_policy_internal.in_flight_jobs order by job_id limit 1000",
     );
     if (jobs.length !== 1000) throw new Error(`${jobs.length} in flight`);
     release!.push(await world.timed(() => world.release(jobs.map(({ job_id }) => job_id))));

@@ -23,7 +23,7 @@ async function look(what: string, isTicked: boolean): Promise<void> {
   for (let n = 0; n < POLICIES; n++) {
     const policy = `policy-${n}`;
     const settings = { halfLifeSeconds: 60, admissionBatchSize: 100, tickAdmissionBudget: null };
-    await world.query("select * from dispatch_policy._declare_policy($1, 'bench', $2, now())", [
+    await world.query("select * from dispatch_policy_internal._declare_policy($1, 'bench', $2, now())", [
       JSON.stringify({ ...definition, name: policy, tasks: [policy] }),
       JSON.stringify(settings),
     ]);

@@ -45,46 +45,48 @@ if (forgotten.length > 0) throw new Error(`no figure is taken of ${forgotten.joi
 
 /** What lies behind a policy that has run for a week. */
 const PAST = [
-  `insert into dispatch_policy._private_history (staged_id, policy_id, partition, task_identifier, job_id, added_at, due_at,
+  `insert into dispatch_policy_internal.history (staged_id, policy_id, partition, task_identifier, job_id, added_at, due_at,
      admitted_at, last_admitted_at, started_at, ended_at, outcome, attempts, waited)
    select 5000000000000000 + n, p.id, 'p0-' || n % 1000, p.name, 900000000 + n, t.at, t.at, t.at + w.length, t.at + w.length,
      t.at + w.length, t.at + w.length + interval '1 second', 'succeeded', 1,
      jsonb_build_object('concurrency_full:own', extract(epoch from w.length) / 2, 'concurrency_full:all', extract(epoch from w.length) / 2)
-   from dispatch_policy._private_policies p, generate_series(1, 20000) n,
+   from dispatch_policy_internal.policies p, generate_series(1, 20000) n,
      lateral (select now() - n * interval '170 milliseconds' - interval '40 seconds' as at) t,
      lateral (select n % 37 * interval '1 second' as length) w`,
-  `insert into dispatch_policy._private_minutes
+  `insert into dispatch_policy_internal.minutes
      (policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, set_aside, dropped, expired, delayed,
       succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
    select p.id, date_trunc('minute', now()) - n * interval '1 minute', 60, 0.6, now(), 900, 890, '{"concurrency_full": 500}', 0, 0, 0, 0,
      880, 9, b.counts, 100, b.counts, 1, b.counts, 10
-   from dispatch_policy._private_policies p, generate_series(1, 7 * 24 * 60) n,
+   from dispatch_policy_internal.policies p, generate_series(1, 7 * 24 * 60) n,
      lateral (select jsonb_object_agg(i, 40) as counts from generate_series(-30, -20) i) b`,
-  `insert into dispatch_policy._private_audit (at, verb, policy, gate, scope_key, detail, reason, by, matched, changed)
+  `insert into dispatch_policy_internal.audit (at, verb, policy, gate, scope_key, detail, reason, by, matched, changed)
    select now() - interval '2 days' + n * interval '10 seconds', case when n <= 2500 and n % 2 = 0 then 'clear_limit' else 'set_limit' end,
      p.name, 'own', 'p0-' || (n - 1) / case when n <= 2500 then 2 else 1 end,
      case when n <= 2500 and n % 2 = 0 then '{}'::jsonb else '{"set": {"max": 2}}' end, 'bench', 'bench', 1, 1
-   from dispatch_policy._private_policies p, generate_series(1, 5000) n order by n`,
+   from dispatch_policy_internal.policies p, generate_series(1, 5000) n order by n`,
 ];
 
 const world = await makeCrowd(undefined, { history: true });
-await world.query("select dispatch_policy._worker_alive('pool', 1, $1, 'host', 7, '1 hour', '0')", [[TASK]]);
+await world.query("select dispatch_policy_internal._worker_alive('pool', 1, $1, 'host', 7, '1 hour', '0')", [
+  [TASK],
+]);
 for (const statement of PAST) await world.query(statement);
 const then = JSON.stringify({ policy: TASK, identifier: TASK, payload: { key: "then" } });
-await world.query("select count(*) from dispatch_policy._stage_group($1, 'replace', null, $2)", [
+await world.query("select count(*) from dispatch_policy.enqueue_group($1, 'replace', null, $2)", [
   ...[world.batches(jobsOf(keys(1000, "p0-"))), then],
 ]);
 await world.routeAll();
 await world.settle();
 for (const table of ["history", "minutes", "audit", "group_jobs"])
-  await world.query(`vacuum analyze dispatch_policy._private_${table}`);
+  await world.query(`vacuum analyze dispatch_policy_internal.${table}`);
 
 let viewer: Viewer = { name: "bench", role: "operator" };
 const pages = await servePages(world.url, () => viewer);
 const { measure } = pages;
 
 const [{ id }] = (await world.query(
-  "select id from dispatch_policy._private_staged_jobs order by id desc limit 1",
+  "select id from dispatch_policy_internal.staged_jobs order by id desc limit 1",
 )) as [{ id: string }];
 const [{ id: group }] = (await world.query("select id::text from dispatch_policy.groups limit 1")) as [
   { id: string },

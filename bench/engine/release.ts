@@ -14,7 +14,7 @@ for (const [partitions, each, waiting] of [
     await world.routeAll();
     await world.admit(partitions);
     const jobs = await world.query<{ job_id: string }>(
-      "select job_id from dispatch_policy._private_in_flight_jobs",
+      "select job_id from dispatch_policy_internal.in_flight_jobs",
     );
     if (jobs.length !== 1000) throw new Error(`${jobs.length} in flight`);
     release.push(await world.timed(() => world.release(jobs.map(({ job_id }) => job_id))));

@@ -41,12 +41,14 @@ const repeat = async (text: string, values: unknown[] = []) => {
   return medians(timings);
 };
 await world.query(
-  "update dispatch_policy._private_partitions set due_at = 'infinity', denied_until = '-infinity', blocked_on = null where eligible_at <= now()",
+  "update dispatch_policy_internal.partitions set due_at = 'infinity', denied_until = '-infinity', blocked_on = null where eligible_at <= now()",
 );
 say("beside them", {
-  emptyTick: await repeat("select * from dispatch_policy._admit($1, null, 50, null, false)", [world.task]),
-  nextEligibleAt: await repeat("select dispatch_policy._next_eligible_at($1, null)", [world.task]),
-  lease: await repeat("select * from dispatch_policy._lease('me', array[$1], null, '15 s', true)", [
+  emptyTick: await repeat("select * from dispatch_policy_internal._admit($1, null, 50, null, false)", [
+    world.task,
+  ]),
+  nextEligibleAt: await repeat("select dispatch_policy_internal._next_eligible_at($1, null)", [world.task]),
+  lease: await repeat("select * from dispatch_policy_internal._lease('me', array[$1], null, '15 s', true)", [
     world.task,
   ]),
 });

@@ -25,21 +25,21 @@ await probe("clean");
 const dump = new pg.Client({ connectionString: world.url });
 await dump.connect();
 await dump.query("begin isolation level repeatable read");
-await dump.query("select count(*) from dispatch_policy._private_staged_jobs");
+await dump.query("select count(*) from dispatch_policy_internal.staged_jobs");
 await world.query(
-  `insert into dispatch_policy._private_staged_jobs (partition_id, task_identifier, run_at, due)
-   select q.id, $1, now(), true from generate_series(1, $2::int) n, dispatch_policy._private_partitions q`,
+  `insert into dispatch_policy_internal.staged_jobs (partition_id, task_identifier, run_at, due)
+   select q.id, $1, now(), true from generate_series(1, $2::int) n, dispatch_policy_internal.partitions q`,
   [world.task, DEAD],
 );
-await world.query("delete from dispatch_policy._private_staged_jobs");
+await world.query("delete from dispatch_policy_internal.staged_jobs");
 await world.query(
-  `insert into dispatch_policy._private_arrivals (policy, partition_id, key)
-   select $1, q.id, q.key from generate_series(1, $2::int) n, dispatch_policy._private_partitions q`,
+  `insert into dispatch_policy_internal.arrivals (policy, partition_id, key)
+   select $1, q.id, q.key from generate_series(1, $2::int) n, dispatch_policy_internal.partitions q`,
   [world.task, DEAD],
 );
-await world.query("delete from dispatch_policy._private_arrivals");
-await world.query("vacuum analyze dispatch_policy._private_staged_jobs");
-await world.query("vacuum analyze dispatch_policy._private_arrivals");
+await world.query("delete from dispatch_policy_internal.arrivals");
+await world.query("vacuum analyze dispatch_policy_internal.staged_jobs");
+await world.query("vacuum analyze dispatch_policy_internal.arrivals");
 await probe(`${DEAD} dead staged jobs and arrivals under a snapshot`);
 await dump.query("commit");
 await dump.end();

@@ -14,7 +14,7 @@ for (const partitions of [1, 1000, JOBS]) {
   const staged: Timing[] = [];
   const added: Timing[] = [];
   for (let round = 0; round < ROUNDS; round++) {
-    await world.query("truncate dispatch_policy._private_staged_jobs, dispatch_policy._private_arrivals");
+    await world.query("truncate dispatch_policy_internal.staged_jobs, dispatch_policy_internal.arrivals");
     await world.query("truncate graphile_worker._private_jobs");
     await world.query("checkpoint");
     staged.push(await world.timed(() => world.stageText(text)));

@@ -21,7 +21,7 @@ for (const jobs of [1, 5, SLOTS]) {
   const { time, figures } = timer(world, ["idle route", "idle admit", "release", "route", "admit"]);
   for (let turn = 0; turn < TURNS; turn++) {
     const running = await world.query<{ job_id: string }>(
-      "select job_id from dispatch_policy._private_in_flight_jobs order by job_id limit $1",
+      "select job_id from dispatch_policy_internal.in_flight_jobs order by job_id limit $1",
       [jobs],
     );
     const ids = running.map(({ job_id }) => job_id);

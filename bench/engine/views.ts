@@ -7,28 +7,28 @@ const world = await makeCrowd();
 await world.settle();
 
 await world.query(`select count(*) from graphile_worker.permanently_fail_jobs(array(
-  select job_id from dispatch_policy._private_in_flight_jobs order by job_id limit 1000), 'failed')`);
+  select job_id from dispatch_policy_internal.in_flight_jobs order by job_id limit 1000), 'failed')`);
 await world.query(
-  "delete from dispatch_policy._private_in_flight_jobs where job_id in (select id from graphile_worker.jobs where attempts >= max_attempts)",
+  "delete from dispatch_policy_internal.in_flight_jobs where job_id in (select id from graphile_worker.jobs where attempts >= max_attempts)",
 );
 
 const [{ id }] = (await world.query(
-  "select s.id from dispatch_policy._private_staged_jobs s order by s.id desc limit 1",
+  "select s.id from dispatch_policy_internal.staged_jobs s order by s.id desc limit 1",
 )) as [{ id: string }];
 // a partition with more jobs than places are counted, and a loop, so that the last one's start is estimated
 await world.stage(jobsOf(Array(20_000).fill("deep")));
 await world.routeAll();
 await world.query(
-  `select dispatch_policy._worker_alive('pool', 1, $1, 'host', 7, '1 hour', '0'),
-     dispatch_policy._lease('pool', $1, null, '1 hour', true)`,
+  `select dispatch_policy_internal._worker_alive('pool', 1, $1, 'host', 7, '1 hour', '0'),
+     dispatch_policy_internal._lease('pool', $1, null, '1 hour', true)`,
   [[world.task]],
 );
-await world.query(`update dispatch_policy._private_partitions
+await world.query(`update dispatch_policy_internal.partitions
   set decayed_admits = 1000, admitted_total = 1000, decayed_at = clock_timestamp() where key = 'deep'`);
 await world.settle();
 const [{ deep }] = (await world.query(
-  `select s.id as deep from dispatch_policy._private_staged_jobs s
-   join dispatch_policy._private_partitions p on p.id = s.partition_id where p.key = 'deep'
+  `select s.id as deep from dispatch_policy_internal.staged_jobs s
+   join dispatch_policy_internal.partitions p on p.id = s.partition_id where p.key = 'deep'
    order by s.priority desc, s.run_at desc, s.id desc limit 1`,
 )) as [{ deep: string }];
 const [{ explained }] = (await world.query("select dispatch_policy.explain($1) as explained", [deep])) as [

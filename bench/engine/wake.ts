@@ -11,10 +11,10 @@ for (const waiting of [1000, 10_000, 100_000]) {
   await world.routeAll();
   await world.admit();
   await world.query(
-    `insert into dispatch_policy._private_partitions
+    `insert into dispatch_policy_internal.partitions
        (id, policy_id, key, limiter_ids, due_at, denied_until, blocked_on, fair_key, looked_at, decayed_at, head_priority)
      select md5(n::text)::uuid, q.policy_id, 'w' || n, q.limiter_ids, now(), 'infinity', q.limiter_ids[1], mod(n * 0.6180339887, 1), now(), now(), -1
-     from generate_series(1, $1::int) n, dispatch_policy._private_partitions q`,
+     from generate_series(1, $1::int) n, dispatch_policy_internal.partitions q`,
     [waiting],
   );
   await world.stageMany(1, "q.key like 'w%'");
@@ -24,7 +24,7 @@ for (const waiting of [1000, 10_000, 100_000]) {
   const tick: Timing[] = [];
   for (let turn = 0; turn < 40; turn++) {
     const jobs = await world.query<{ job_id: string }>(
-      "select job_id from dispatch_policy._private_in_flight_jobs",
+      "select job_id from dispatch_policy_internal.in_flight_jobs",
     );
     if (jobs.length !== 1) throw new Error(`${jobs.length} in flight`);
     release.push(await world.timed(() => world.release(jobs.map(({ job_id }) => job_id))));

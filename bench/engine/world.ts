@@ -85,7 +85,7 @@ export async function makeWorld({
     history: history ? { keepSeconds: 86_400 } : null,
     functions: {},
   };
-  await query("select * from dispatch_policy._declare_policy($1, 'bench', $2, now())", [
+  await query("select * from dispatch_policy_internal._declare_policy($1, 'bench', $2, now())", [
     JSON.stringify(definition),
     JSON.stringify({
       halfLifeSeconds: halfLife,
@@ -120,9 +120,9 @@ export async function makeWorld({
     ]);
   };
   const stageText = (text: string) =>
-    query("select count(*) as count from dispatch_policy._stage($1, 'replace')", [text]);
+    query("select count(*) as count from dispatch_policy_internal._stage($1, 'replace')", [text]);
   const { route, admit } = ticksOn(client, task);
-  const release = async (jobIds: readonly string[]) => {
+  const release = async (jobIds: readonly string[], handsOn = false) => {
     const ended = {
       ok: true,
       lagMs: 5,
@@ -134,7 +134,10 @@ export async function makeWorld({
       retry: null,
     };
     const jobs = asSent(jobIds.map((job) => ({ job, ...ended })));
-    return query("select left_ids, may_end from dispatch_policy._release($1, null)", [JSON.stringify(jobs)]);
+    return query("select left_ids, may_end from dispatch_policy_internal._release($1, null, $2)", [
+      JSON.stringify(jobs),
+      handsOn,
+    ]);
   };
 
   return {
@@ -156,7 +159,7 @@ export async function makeWorld({
     /** All that is in flight ends, as jobs do that take no time. Gives how many jobs that were. */
     async endAll(): Promise<number> {
       const jobs = await query<{ job_id: string }>(
-        "select job_id from dispatch_policy._private_in_flight_jobs",
+        "select job_id from dispatch_policy_internal.in_flight_jobs",
       );
       const ids = jobs.map(({ job_id }) => job_id);
       if (ids.length === 0) return 0;
@@ -174,15 +177,15 @@ export async function makeWorld({
     /** Many jobs without a round trip each; their partitions must have been routed. */
     async stageMany(each: number, where = "true") {
       await query(
-        `insert into dispatch_policy._private_staged_jobs (partition_id, task_identifier, payload, run_at, due)
+        `insert into dispatch_policy_internal.staged_jobs (partition_id, task_identifier, payload, run_at, due)
          select q.id, $1, json_build_object('key', q.key), now(), true
-         from generate_series(1, $2) n, dispatch_policy._private_partitions q where ${where}`,
+         from generate_series(1, $2) n, dispatch_policy_internal.partitions q where ${where}`,
         [task, each],
       );
     },
     async settle() {
       for (const table of ["staged_jobs", "partitions", "limiters", "arrivals", "in_flight_jobs", "freed"])
-        await query(`vacuum analyze dispatch_policy._private_${table}`);
+        await query(`vacuum analyze dispatch_policy_internal.${table}`);
       await query("vacuum analyze graphile_worker._private_jobs");
       await query("checkpoint");
     },
@@ -198,11 +201,11 @@ export function ticksOn(client: pg.Client, task: string) {
   return {
     /** -1: another session routes. */
     async route(max = 10_000): Promise<number> {
-      const text = "select dispatch_policy._route($1, null, $2, false) as n";
+      const text = "select dispatch_policy_internal._route($1, null, $2, false) as n";
       return (await client.query<{ n: number }>(text, [task, max])).rows[0]!.n;
     },
     async admit(claim = 50, shard: string | null = null): Promise<Pass> {
-      const text = "select * from dispatch_policy._admit($1, $2, $3, null, false)";
+      const text = "select * from dispatch_policy_internal._admit($1, $2, $3, null, false)";
       return (await client.query<Pass & pg.QueryResultRow>(text, [task, shard, claim])).rows[0]!;
     },
   };

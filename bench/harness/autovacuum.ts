@@ -6,6 +6,6 @@ import type { Pool } from "pg";
  */
 export async function stopAutovacuum(pool: Pool): Promise<void> {
   const tables = `select format('alter table %I.%I set (autovacuum_enabled = off)', schemaname, tablename) as text
-    from pg_tables where schemaname in ('dispatch_policy', 'graphile_worker')`;
+    from pg_tables where schemaname in ('dispatch_policy_internal', 'graphile_worker')`;
   for (const { text } of (await pool.query<{ text: string }>(tables)).rows) await pool.query(text);
 }

@@ -94,13 +94,13 @@ async function fail({ query }: Place, policy: string): Promise<void> {
       ...{ lagMs: 5, durationMs: 5, attempt: null, admission: null },
     })),
   );
-  await query("select left_ids from dispatch_policy._release($1, null)", [JSON.stringify(ended)]);
+  await query("select left_ids from dispatch_policy_internal._release($1, null)", [JSON.stringify(ended)]);
 }
 
 /** A pass as a tick loop runs it, which keeps jobs just ahead of the workers. */
 async function tickAhead({ query }: Place, policy: string): Promise<void> {
-  await query("select dispatch_policy._route($1, null, 1000, true)", [policy]);
-  await query("select from dispatch_policy._admit($1, null, 50, null, true)", [policy]);
+  await query("select dispatch_policy_internal._route($1, null, 1000, true)", [policy]);
+  await query("select from dispatch_policy_internal._admit($1, null, 50, null, true)", [policy]);
 }
 
 /** Graphile Worker takes no job of this partition. */

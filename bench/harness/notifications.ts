@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 
 const FUNCTIONS = `select pg_get_functiondef(oid) as text from pg_proc
-  where pronamespace in ('dispatch_policy'::regnamespace, 'graphile_worker'::regnamespace)
+  where pronamespace in ('dispatch_policy'::regnamespace, 'dispatch_policy_internal'::regnamespace, 'graphile_worker'::regnamespace)
     and prokind = 'f' and prosrc ~ '\\mpg_notify\\('`;
 
 /**

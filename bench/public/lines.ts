@@ -31,7 +31,7 @@ export async function writeDescriptor(system: System, instance: number, db: pg.P
   const { rows } = await db.query<{ tables: string[]; database: string; migrations: string }>(
     `select current_database() as database, (select max(id) from graphile_worker.migrations)::text as migrations,
        array(select schemaname || '.' || relname from pg_stat_user_tables where schemaname = any($1)
-         order by relname ~ '^_private_(staged_)?jobs$' desc, array_position($1, schemaname::text), relname) as tables`,
+         order by relname in ('staged_jobs', '_private_jobs') desc, array_position($1, schemaname::text), relname) as tables`,
     [system.schemas],
   );
   const { tables, database, migrations } = rows[0]!;

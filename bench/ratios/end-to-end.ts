@@ -39,7 +39,7 @@ export const endToEndTuned: Ratio = {
 /** Where adding has written. An empty table would be remembered as empty: see docs/benchmarks.md. */
 const TABLES: Record<SideName, readonly string[]> = {
   governed: ["staged_jobs", "arrivals", "partitions", "limiters"].map(
-    (name) => `dispatch_policy._private_${name}`,
+    (name) => `dispatch_policy_internal.${name}`,
   ),
   plain: ["graphile_worker._private_jobs"],
 };

@@ -26,7 +26,7 @@ export const stageSingle: Ratio = {
       return (size.jobs / (performance.now() - start)) * 1000;
     };
     const pairs = await measurePairs(size, {
-      subject: () => pace(governed, "dispatch_policy._private_staged_jobs"),
+      subject: () => pace(governed, "dispatch_policy_internal.staged_jobs"),
       baseline: () => pace(plain, "graphile_worker._private_jobs"),
     });
     await governed.close();

@@ -43,7 +43,7 @@ export async function measureBloat(name: SideName, size: BloatSize): Promise<Blo
   const pace = (started / (performance.now() - start)) * 1000;
   await consumer.stop(); // which records the last as complete
   const tables = {
-    ours: await readTables(side.pool, ["dispatch_policy"]),
+    ours: await readTables(side.pool, ["dispatch_policy_internal"]),
     graphileWorker: await readTables(side.pool, ["graphile_worker"]),
   };
   await side.close();

@@ -81,8 +81,10 @@ export async function measureDrill(size: DrillSize): Promise<{ found: Drilled[];
 async function startWorker({ query }: World): Promise<void> {
   const ticked = Object.values(CAUSES).filter((cause) => cause.ticked !== false);
   const names = ticked.map(({ policy }) => policy.identifier);
-  await query("select dispatch_policy._worker_alive('pool', 10, $1, 'host', 7, '1 hour', '0')", [names]);
-  await query("select from dispatch_policy._lease('pool', $1, null, '1 hour', true)", [names]);
+  await query("select dispatch_policy_internal._worker_alive('pool', 10, $1, 'host', 7, '1 hour', '0')", [
+    names,
+  ]);
+  await query("select from dispatch_policy_internal._lease('pool', $1, null, '1 hour', true)", [names]);
 }
 
 interface Asked {

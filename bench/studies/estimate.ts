@@ -45,7 +45,7 @@ interface Said {
 }
 
 /** A job of all that wait, each as likely: by its hash with a number that is another each time. */
-const ANY_WAITING = `select s.id, (s.payload ->> 'n')::int as n from dispatch_policy._private_staged_jobs s
+const ANY_WAITING = `select s.id, (s.payload ->> 'n')::int as n from dispatch_policy_internal.staged_jobs s
   order by hashint8extended(s.id, $1) limit 1`;
 const SEED = 1;
 const LOOKS_EVERY_MS = 50;

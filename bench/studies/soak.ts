@@ -26,7 +26,10 @@ export async function measureSoak(knee: number, size: SoakSize): Promise<readonl
       seconds: size.secondsPerMinute,
       tenants: size.tenants,
     });
-    const { size: tables, deadRows } = await readTables(load.pool, ["dispatch_policy", "graphile_worker"]);
+    const { size: tables, deadRows } = await readTables(load.pool, [
+      "dispatch_policy_internal",
+      "graphile_worker",
+    ]);
     minutes.push({ ...heard, tables, deadRows });
   }
   await load.drained();

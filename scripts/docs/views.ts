@@ -35,7 +35,7 @@ ${rows(
   views.map(({ view, about }) => [`[\`${view}\`](#${view})`, firstSentence(about)]),
 )}
 
-- The views are in the schema \`dispatch_policy\`, or in the one that the preset's \`schema\` names. Their columns are public. Tables named \`_private_…\` may change.
+- The views are in the schema \`dispatch_policy\`, or in the one that the preset's \`schema\` names. Their columns are public. The tables behind them, in the schema \`dispatch_policy_internal\`, may change.
 - In TypeScript, \`utils.partitions()\`, \`utils.status()\`, \`utils.limits()\`, \`utils.stops()\` and \`utils.history()\` read some of them, with names such as \`inFlight\` for \`in_flight\`.
 - \`infinity\` is a time that never comes, \`-infinity\` one that is always over. TypeScript has null for both.
 - The [glossary](engine.md#one-word-for-each-thing) explains words such as staged job, in flight, pass and slot.

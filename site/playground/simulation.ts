@@ -194,7 +194,7 @@ export async function simulate(setup: Setup, world: World): Promise<Ran> {
       const { left_ids } = (
         await engine.ask<{ left_ids: readonly string[] }>(
           client,
-          `select left_ids from ${SCHEMA}._release(${parameters("json", "time")})`,
+          `select left_ids from ${SCHEMA}_internal._release(${parameters("json", "time")})`,
           [JSON.stringify(asSent(over.map((one) => finished(one)))), dateOf(now)],
         )
       )[0] as { left_ids: readonly string[] };

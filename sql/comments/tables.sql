@@ -4,567 +4,574 @@
 -- Times are of the database's clock. '-infinity' is "not now or any more", 'infinity' is "at no time that comes".
 
 do $$
+declare
+  v_schema record;
 begin
-  -- the schema may belong to somebody else, who may have said something about it
-  if (select pg_has_role(n.nspowner, 'usage') and obj_description(n.oid, 'pg_namespace') is null
-      from pg_namespace n where n.nspname = :'DISPATCH_POLICY_SCHEMA') then
-    comment on schema :DISPATCH_POLICY_SCHEMA is
-      'graphile-worker-dispatch-policy: jobs wait here until their limits let them into Graphile Worker. Look through the views, change through the functions. Names that begin with _ are internal.';
-  end if;
+  -- the schemas may belong to somebody else, who may have said something about them
+  for v_schema in
+    select s.name, s.meaning from (values
+      (:'DISPATCH_POLICY_SCHEMA', 'graphile-worker-dispatch-policy: jobs wait here until their limits let them into Graphile Worker. Look through the views, change through the functions.'),
+      (:'DISPATCH_POLICY_INTERNAL', 'graphile-worker-dispatch-policy: the tables and functions behind the other schema. They may change with each release.')
+    ) s (name, meaning)
+    join pg_namespace n on n.nspname = s.name
+    where pg_has_role(n.nspowner, 'usage') and obj_description(n.oid, 'pg_namespace') is null
+  loop
+    execute format('comment on schema %I is %L', v_schema.name, v_schema.meaning);
+  end loop;
 end
 $$;
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_migrations is
+comment on table migrations is
   'One row for each migration that was applied. Written when a process migrates.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.id is 'The number its file begins with.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.name is 'Its file in sql/migrations.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.at is 'When it was applied.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.routines_hash is
+comment on column migrations.id is 'The number its file begins with.';
+comment on column migrations.name is 'Its file in sql/migrations.';
+comment on column migrations.at is 'When it was applied.';
+comment on column migrations.routines_hash is
   'Of the last migration: a hash of the functions, views and comments that are in the schema. Null in older rows.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.routines_version is
+comment on column migrations.routines_version is
   'Of the last migration: the version that put the functions and views in, as {major,minor,patch}. An older version leaves them alone.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_policies is
+comment on table policies is
   'One row for each policy that a process has declared. _declare_policy makes it, _put_in_force writes it, pause, resume and switch_policy change it, remove_policy deletes it. A pass reads it once without a lock, so a pause or a switch takes effect in the next pass.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.id is 'Number of the policy in other tables.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.name is 'First argument of definePolicy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.version is
+comment on column policies.id is 'Number of the policy in other tables.';
+comment on column policies.name is 'First argument of definePolicy.';
+comment on column policies.version is
   'Option version of the definition in force.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.definition is
+comment on column policies.definition is
   'The whole declaration: tasks, gates with their numbers, key paths, options.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.definition_hash is
+comment on column policies.definition_hash is
   'Hash of the definition. If it changes, the limits of all partitions are resolved anew.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.generation is
+comment on column policies.generation is
   'How many other definitions were in force before. Limits that jobs of the one in force bring have this number, and count more than lower ones. Those of other versions have -1.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.declared_at is
+comment on column policies.declared_at is
   'When the process that declared it started. At equal versions, while no worker has the policy, the latest process wins.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.half_life is
+comment on column policies.half_life is
   'Seconds after which a past admission counts half against a partition. Null: no fairness.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.fair_by_work is
+comment on column policies.fair_by_work is
   'True: partitions share the seconds that jobs run. False: they share the number of jobs.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.batch_size is
+comment on column policies.batch_size is
   'The most jobs of one partition in one pass (option admissionBatchSize).';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.admission_budget is
+comment on column policies.admission_budget is
   'The most jobs of all partitions in one pass (option tickAdmissionBudget). Null: no budget.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.ahead is
+comment on column policies.ahead is
   'How many jobs may be in flight beyond the worker slots. Null: see ahead_seconds.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.ahead_seconds is
+comment on column policies.ahead_seconds is
   'For how many seconds the jobs in flight beyond the worker slots last at the workers'' pace. Null, with ahead null: no bound.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.ahead_limiter_id is
-  'The ahead bound''s row in _private_limiters. Its in_flight counts all jobs of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.retries is
+comment on column policies.ahead_limiter_id is
+  'The ahead bound''s row in limiters. Its in_flight counts all jobs of the policy.';
+comment on column policies.retries is
   'restage: a failed job is parked and passes the gates again. bypass: Graphile Worker retries it by itself.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.slot_timeout is
+comment on column policies.slot_timeout is
   'Seconds after which a sweep gives back the slots of a job that still runs. Null: never.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.breaker_failures is
+comment on column policies.breaker_failures is
   'So many failures of one partition within breaker_within put it on hold. Null: no breaker.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.breaker_within is
+comment on column policies.breaker_within is
   'Seconds within which the breaker counts failures, from the first of them.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.breaker_cooldown is
+comment on column policies.breaker_cooldown is
   'Seconds for which the breaker holds a partition. Then one job goes as a probe.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.max_pending is
+comment on column policies.max_pending is
   'The most staged jobs of one partition. Null: no bound.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.max_pending_in_all is
+comment on column policies.max_pending_in_all is
   'The most staged jobs of the policy. Null: no bound.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_full is
+comment on column policies.when_full is
   'How a full backlog treats a further job: reject raises an error, drop_oldest and drop_newest drop a job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.strict_pending is
+comment on column policies.strict_pending is
   'True: producers wait for each other, so that their uncommitted jobs count. False: they may exceed the bound together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.unique_for is
+comment on column policies.unique_for is
   'How many seconds a job key is remembered after its last job has completed. Null: it is not.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_busy is
+comment on column policies.when_busy is
   'wait: jobs that the gates deny stay. skip: they are dropped. delay: they are delayed by busy_delay.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.busy_delay is
+comment on column policies.busy_delay is
   'By how many seconds a job is delayed that the gates deny, beside others up to twice that. Null: when_busy is not delay.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.job_order is
+comment on column policies.job_order is
   'Option order. strict: a job that has failed, or was set aside, goes before all others of its partition, and they wait for it. deadline: the job with the earliest deadline goes first. Null: the usual order alone, by priority, run_at and id.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.load_kept_for is
+comment on column policies.load_kept_for is
   'For how many seconds its load is kept; null: it is not recorded.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.history_kept_for is
+comment on column policies.history_kept_for is
   'For how many seconds the history of its jobs is kept; null: it has none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.declared_enabled is
+comment on column policies.declared_enabled is
   'Option enabled, of the policy and of the preset.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.operator_enabled is
+comment on column policies.operator_enabled is
   'What switch_policy, or utils.enable and utils.disable, set. Null: as declared.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.per_worker is
+comment on column policies.per_worker is
   'Whether it has a gate with perWorker.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.keyed_scopes is
+comment on column policies.keyed_scopes is
   'Whether it has a gate over a key of its own.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.enabled is
+comment on column policies.enabled is
   'False: jobs are added past the policy, and ticks admit its staged jobs without gates.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_until is
+comment on column policies.paused_until is
   'End of the policy''s pause; -infinity: not paused. _admit checks it, and no partition changes. Operators alone set it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_by is 'Who paused it last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.pause_reason is 'Why they did.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_with_all is
+comment on column policies.paused_by is 'Who paused it last.';
+comment on column policies.pause_reason is 'Why they did.';
+comment on column policies.paused_with_all is
   'Whether that was a pause of all policies.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.handed_back_at is
+comment on column policies.handed_back_at is
   'When jobs of it were last handed back. Whoever stages a job of a key compares it before and after.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policies.crontab_ticked_at is
+comment on column policies.crontab_ticked_at is
   'When the crontab''s tick last ticked it; -infinity: never.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_definitions is
+comment on table definitions is
   'A definition of a policy that a process has declared: the one in force, and others. _record_definition writes it, and deletes others that no worker pool has a day after their declaration. _put_in_force puts one in force.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.policy_id is 'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.hash is 'Hash of the definition, by which worker pools name it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.definition is 'The whole declaration.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.settings is
+comment on column definitions.policy_id is 'Number of the policy.';
+comment on column definitions.hash is 'Hash of the definition, by which worker pools name it.';
+comment on column definitions.definition is 'The whole declaration.';
+comment on column definitions.settings is
   'The settings that processes with this definition have declared, as _declare_policy takes them.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.in_force_at is 'When it came into force. Null: it is not in force.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.declared_at is
+comment on column definitions.in_force_at is 'When it came into force. Null: it is not in force.';
+comment on column definitions.declared_at is
   'When the process named here declared it. Of the one in force: the process that put it in force. Of another one: the last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.host is 'Name of that process''s machine. Null: not known.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.pid is 'Id of that process on the machine.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_pause_of_all is
+comment on column definitions.host is 'Name of that process''s machine. Null: not known.';
+comment on column definitions.pid is 'Id of that process on the machine.';
+comment on table pause_of_all is
   'The pause of all policies, at most one row. A policy that is declared while it lasts begins paused. The others have it in their own columns.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.one is 'True: there is one row.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.until_at is 'Its end; infinity: until resume.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.set_at is 'When it began.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.set_by is 'Who paused them.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.reason is 'Why they did.';
+comment on column pause_of_all.one is 'True: there is one row.';
+comment on column pause_of_all.until_at is 'Its end; infinity: until resume.';
+comment on column pause_of_all.set_at is 'When it began.';
+comment on column pause_of_all.set_by is 'Who paused them.';
+comment on column pause_of_all.reason is 'Why they did.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_turns is
+comment on table turns is
   'Rows to be locked, so that one session at a time does a step. Any user may take an advisory lock, and an operator''s open transaction locks a policy''s row: so there are these. Rows are made when a policy is declared. Nothing in them changes but busy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_turns.policy_id is 'The policy; 0 for the step declare.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_turns.step is
+comment on column turns.policy_id is 'The policy; 0 for the step declare.';
+comment on column turns.step is
   'route: one router. admit: one pass that keeps to the ahead bound. limits: one change of overrides, or of contexts. adopt: one session that adopts jobs. pending: one producer of a strict backlog. declare: one declaration, or one pause or resume of all policies.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_turns.place is
+comment on column turns.place is
   'Of the step pending: 0 is the bound on the policy, the others are partitions by hash. Else 0.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_turns.busy is
+comment on column turns.busy is
   'Of the step admit: ids of limiters that passes found locked, and since when. Passes put off the partitions that use them.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_policy_tasks is
+comment on table policy_tasks is
   'One row for each task that a policy governs. _put_in_force writes it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policy_tasks.task_identifier is
+comment on column policy_tasks.task_identifier is
   'Graphile Worker''s identifier of the task. It belongs to one policy at most.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_policy_tasks.policy_id is 'The policy that declared it last.';
+comment on column policy_tasks.policy_id is 'The policy that declared it last.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_limiters is
+comment on table limiters is
   'One row for each gate and scope key: its live numbers. A column is null if the kind of gate does not use it. A pass locks the rows that it decides by, by ascending id. It reads them in a later statement, because the statement that waited for a lock still has its old snapshot.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.id is 'Number of the limiter. Locks follow its order.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.policy_id is 'The policy that has the gate.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.gate is 'Name of the gate; ahead for the ahead bound.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.scope_key is
+comment on column limiters.id is 'Number of the limiter. Locks follow its order.';
+comment on column limiters.policy_id is 'The policy that has the gate.';
+comment on column limiters.gate is 'Name of the gate; ahead for the ahead bound.';
+comment on column limiters.scope_key is
   'What it counts over: a partition''s key, a key of the gate''s scope, or an empty text for the whole policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.kind is
+comment on column limiters.kind is
   'throttle, concurrency, adaptive_concurrency, or ahead: the bound that keeps jobs just ahead of the worker slots.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.breadth is
+comment on column limiters.breadth is
   'The scope as a number: 0 one partition, 1 a key of its own, 2 the policy, 3 the ahead bound.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters."position" is 'Place of the gate in the policy''s list, from 0.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.numbers is
+comment on column limiters."position" is 'Place of the gate in the policy''s list, from 0.';
+comment on column limiters.numbers is
   'The gate''s numbers as declared, without overrides. Null: the ahead bound has none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.by_tokens is
+comment on column limiters.by_tokens is
   'True: a job spends tokens, which come back with time. False: it occupies a slot until its release.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.tokens is
+comment on column limiters.tokens is
   'Tokens that a bucket had at refilled_at. Negative after a job dearer than the bucket.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.refilled_at is
+comment on column limiters.refilled_at is
   'The time up to which the bucket was filled. It never moves back, because the same seconds would bring tokens twice.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.spent is
+comment on column limiters.spent is
   'Of a window: what was spent, oldest first, at most 130 entries.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.longest is
+comment on column limiters.longest is
   'Seconds of a longer window that this one was, or may be again. What it spent is remembered for as long.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.longest_until is 'Until when longest counts.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.in_flight is
+comment on column limiters.longest_until is 'Until when longest counts.';
+comment on column limiters.in_flight is
   'Slots that are occupied. It equals the number of in-flight rows that name this limiter. If they differ, the limiter is over its cap, or a slot is lost. Changed under a lock on this row by admissions and releases; _sweep_counters repairs it. A throttle that was a cap under its name has those of that time until they end; any other throttle has 0.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.current_max is
+comment on column limiters.current_max is
   'Jobs at once that an adaptive gate has learnt to allow.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.lag_ewma_ms is
+comment on column limiters.lag_ewma_ms is
   'Milliseconds of lag of the jobs that finished lately, as a moving average.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.decreased_at is
+comment on column limiters.decreased_at is
   'When current_max last went down. Jobs admitted before do not lower it again.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.ending is
+comment on column limiters.ending is
   'Of the ahead bound: ids of released jobs whose end Graphile Worker may still be recording. The bound counts them. Read without a lock.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.admitted is
+comment on column limiters.admitted is
   'Jobs that were admitted through it. Every tenth place goes to the partition that has waited for longest.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.released is
+comment on column limiters.released is
   'Jobs that gave a slot of this limiter back since it was made.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.sampled_released is
+comment on column limiters.sampled_released is
   'Of the ahead bound: released, as it was at sampled_at.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.sampled_at is
+comment on column limiters.sampled_at is
   'Of the ahead bound: when finished_per_second was measured last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.finished_per_second is
+comment on column limiters.finished_per_second is
   'Of the ahead bound: jobs of the policy that finished in a second, as measured last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.durations is
+comment on column limiters.durations is
   'Of the ahead bound: how long the jobs of each task run, as a moving mean.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.long_waits_until is
+comment on column limiters.long_waits_until is
   'Of the ahead bound: until then a job of a long task counts as waiting for a slot, and none is ahead.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.elsewhere_until is
+comment on column limiters.elsewhere_until is
   'Of the ahead bound: until then a pass counts the jobs that wait for a named queue or for flags, see _waiting_elsewhere.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.local_cap is
+comment on column limiters.local_cap is
   'Of a gate with perWorker: how many jobs were in flight after a worker pool had sent one back. Null: none has. See _local_cap.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.local_until is
+comment on column limiters.local_until is
   'Until when no more than local_cap may be in flight. Then the cap rises.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.local_delay is
+comment on column limiters.local_delay is
   'After how many seconds it rises each time.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.local_released is
+comment on column limiters.local_released is
   'What released was when a worker pool had sent a job back last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.fewest_pools is
+comment on column limiters.fewest_pools is
   'Of a gate with perWorker: the fewest worker pools that a denial went by, or the router''s last look. If more live now, it looks again. Null: nobody was denied yet.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.wake_at is
+comment on column limiters.wake_at is
   'When _wake lets waiting partitions be claimed again: at a shared throttle''s next token, a reservation''s end, or the rise of a lowered cap. Null: a release or a change wakes them.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.reserved_for is
+comment on column limiters.reserved_for is
   'The partition for which one slot is kept while it waits for another scope.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.reserved_until is 'End of this reservation.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.arrival_id is
+comment on column limiters.reserved_until is 'End of this reservation.';
+comment on column limiters.arrival_id is
   'The arrival that the numbers come from. An earlier arrival of the same generation does not change them.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.version is 'The generation of the definition that the numbers come from; -1: it was not in force.';
+comment on column limiters.version is 'The generation of the definition that the numbers come from; -1: it was not in force.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_partitions is
+comment on table partitions is
   'One row for each key of a policy: its times, limiters, next job and share. The router makes it and applies arrivals; _mark_partitions writes it in each pass; sweeps delete it if it is long unused.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.id is
+comment on column partitions.id is
   'A hash of policy and key, so that producers know it without a look-up.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.policy_id is 'The policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.key is 'What partitionBy gave. At most 1,024 bytes.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.shard is
+comment on column partitions.policy_id is 'The policy.';
+comment on column partitions.key is 'What partitionBy gave. At most 1,024 bytes.';
+comment on column partitions.shard is
   'What shardBy gave for its first job. Each shard has a tick loop of its own.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.context is
+comment on column partitions.context is
   'What the policy''s context gave for the last job. Limits are resolved anew from it after a new declaration.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.limits is
+comment on column partitions.limits is
   'The gates with their numbers and scope keys, as resolved last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.weight is 'Its share in relation to other partitions.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.min_cost is
+comment on column partitions.weight is 'Its share in relation to other partitions.';
+comment on column partitions.min_cost is
   'Tokens of the cheapest job that was ever staged here. It bounds how many jobs a pass reads.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.limiter_ids is
+comment on column partitions.limiter_ids is
   'Its limiters from narrow to broad, then by the gate''s position, the ahead bound last. In another order two partitions would take reservations crosswise, and wait for each other.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.arrival_id is
+comment on column partitions.arrival_id is
   'The arrival that context and limits come from. An earlier one of the same generation does not change them.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.limits_since is
+comment on column partitions.limits_since is
   'Since when it has had these limits. What jobs in flight paid under others is not known, so they get nothing back.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.version is
+comment on column partitions.version is
   'The generation of the definition that context and limits come from; -1: it was not in force.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.due_at is
+comment on column partitions.due_at is
   'When its next job is due; infinity: it has no work. While due jobs stay it is a time that has come, or 50 ms ahead if the next job is locked. _mark_partitions alone raises it; routing and sweeps lower it. Too high, a partition with work sleeps.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_until is
+comment on column partitions.denied_until is
   'Until when its limiters or its probe deny it; -infinity: they do not. Only _mark_partitions, _put_off and _wait_in_order raise it. A function that has locked the partition may lower it. Too high, it sleeps although it could go.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.held_until is
+comment on column partitions.held_until is
   'End of a hold; -infinity: none. Set by operators and RetryAfter. Of two holds the later end counts. Then one job goes as a probe.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.breaker_until is
+comment on column partitions.breaker_until is
   'End of the breaker''s cooldown; -infinity: it is closed. Then one job goes as a probe.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.stopped_until is
+comment on column partitions.stopped_until is
   'When the last of its stops ends; -infinity: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.paused_until is
+comment on column partitions.paused_until is
   'End of a pause; -infinity: none. Operators alone set it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.eligible_at is
+comment on column partitions.eligible_at is
   'When a pass may claim it: the latest of due_at, denied_until and stopped_until.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.looked_at is
+comment on column partitions.looked_at is
   'When routing or a pass looked at it last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.ready is
+comment on column partitions.ready is
   'It was eligible when somebody looked at it last. Passes claim those that are ready in fair order, by an index.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.blocked_on is
+comment on column partitions.blocked_on is
   'The limiter it waits for: the first one without room, narrow scopes first; of several buckets of its own, the one that is ready last. A waiter has work and nothing stops it, which a CHECK ensures.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_reason is
+comment on column partitions.denied_reason is
   'Why the last pass left it due jobs; null: it left none. A reason that a limiter gives is that of blocked_on. docs/reasons.md explains the reasons.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.waiting_since is
+comment on column partitions.waiting_since is
   'Since when it has due jobs and none of them was admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.in_line_since is
+comment on column partitions.in_line_since is
   'Since when only others stand before it. It counts while the partition is ready or waits for a limiter. After some seconds every tenth place goes by it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.goes_first is
+comment on column partitions.goes_first is
   'It has been in line for longest, so its next job goes before others in its next pass.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.probing is
+comment on column partitions.probing is
   'True after a hold: one job goes at a time, until one has succeeded.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.probe_job_id is
+comment on column partitions.probe_job_id is
   'Graphile Worker''s id of the probe that is out.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.failures is
+comment on column partitions.failures is
   'Failed jobs that the breaker counts since failures_since.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.failures_since is 'When the first of them failed.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.stopped_by is
+comment on column partitions.failures_since is 'When the first of them failed.';
+comment on column partitions.stopped_by is
   'Who paused or held it. Of two holds it is who set the one that ends later.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.stop_reason is 'Why they did.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.breaker_reason is 'What opened its breaker last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.visited is
-  'Number of the pass that looked at it last, from _private_ticks. Of two partitions that are eligible since the same time, the lower number goes first.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_priority is
+comment on column partitions.stop_reason is 'Why they did.';
+comment on column partitions.breaker_reason is 'What opened its breaker last.';
+comment on column partitions.visited is
+  'Number of the pass that looked at it last, from ticks. Of two partitions that are eligible since the same time, the lower number goes first.';
+comment on column partitions.head_priority is
   'Head: the place (priority, run_at, id) from which a pass reads due jobs. It is a lower bound: not above the place of any due job whose arrival is routed. Set too high it starves jobs silently. Routing, _promote and sweeps only lower it; _mark_partitions sets it to the next job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_run_at is
+comment on column partitions.head_run_at is
   'Second part of the head, see head_priority. By itself it bounds nothing: a due job of a later priority may have an earlier time.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_id is
+comment on column partitions.head_id is
   'Third part of the head, see head_priority. By itself it bounds nothing.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_cost is
+comment on column partitions.head_cost is
   'Tokens of the next job, while it waits.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.decayed_admits is
+comment on column partitions.decayed_admits is
   'What counts against its share as of decayed_at: admitted jobs, halved after each half-life. If fairness is by work: seconds they ran.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.mean_work is
+comment on column partitions.mean_work is
   'Seconds that a job ran lately, on average. Null unless fairness is by work, and until the first job has ended.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.decayed_at is 'The time that decayed_admits is of.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.fair_key is
+comment on column partitions.decayed_at is 'The time that decayed_admits is of.';
+comment on column partitions.fair_key is
   'The virtual time of its next job, as of looked_at: what counts against its share, with that job, divided by its weight. The lowest is claimed and woken first. Without fairness: looked_at.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.admitted_total is 'Jobs admitted since the row was made.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.admitted_at is 'Last admission; -infinity: none yet.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.dropped_total is
+comment on column partitions.admitted_total is 'Jobs admitted since the row was made.';
+comment on column partitions.admitted_at is 'Last admission; -infinity: none yet.';
+comment on column partitions.dropped_total is
   'Jobs dropped since the row was made, by maxPending, whenBusy or uniqueFor, or because they expired.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.staged is
+comment on column partitions.staged is
   'Its staged jobs, but for what its arrivals add. Routing and passes keep it; nobody counts.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.created_at is 'When the row was made.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.mixed_keys is
+comment on column partitions.created_at is 'When the row was made.';
+comment on column partitions.mixed_keys is
   'A gate at which its jobs named different keys, an earlier key and the newest: { "gate", "before", "after" }. Null: none did.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.mixed_at is
+comment on column partitions.mixed_at is
   'When they did so last, give or take an hour.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.mixed_told is
+comment on column partitions.mixed_told is
   'Whether a process has told of that. Null: there is nothing to tell.';
 
-comment on sequence :DISPATCH_POLICY_SCHEMA._private_ticks is 'Numbers the passes; partitions keep it as visited.';
+comment on sequence ticks is 'Numbers the passes; partitions keep it as visited.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_staged_jobs is
+comment on table staged_jobs is
   'One row for each job that waits for its gates. Graphile Worker does not know it yet, unless it is parked. A parked job has failed, and waits here for its retry. In Graphile Worker its run_at is infinity. A job is staged and in flight at once only between two flushes of a worker.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.id is
+comment on column staged_jobs.id is
   'From 10^15 on, or the id that an adopted job had in Graphile Worker: never the id of another job there, and exact in JavaScript.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.partition_id is
-  'Its partition. Null until a process that has the policy works out the key: see _private_keyless_jobs.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.task_identifier is 'Graphile Worker''s identifier of the task. The columns up to flags are Graphile Worker''s as well.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.payload is 'As it was given.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.queue_name is 'Graphile Worker''s queue; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.run_at is 'When it is due.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.run_at_given is
+comment on column staged_jobs.partition_id is
+  'Its partition. Null until a process that has the policy works out the key: see keyless_jobs.';
+comment on column staged_jobs.task_identifier is 'Graphile Worker''s identifier of the task. The columns up to flags are Graphile Worker''s as well.';
+comment on column staged_jobs.payload is 'As it was given.';
+comment on column staged_jobs.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on column staged_jobs.run_at is 'When it is due.';
+comment on column staged_jobs.run_at_given is
   'Whether the caller gave run_at. If not, Graphile Worker gets the time of admission.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.max_attempts is 'Null: 25, Graphile Worker''s default.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.job_key is
+comment on column staged_jobs.max_attempts is 'Null: 25, Graphile Worker''s default.';
+comment on column staged_jobs.job_key is
   'A new job of the same key replaces this one while it is staged.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.preserve_run_at is
+comment on column staged_jobs.preserve_run_at is
   'Job key mode preserve_run_at: at the hand-over a job of the key in Graphile Worker keeps its run_at.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.priority is 'Lower goes first.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.flags is
+comment on column staged_jobs.priority is 'Lower goes first.';
+comment on column staged_jobs.flags is
   'Graphile Worker''s flags, without the one that the admission adds.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.cost is 'Tokens it takes from each throttle.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.due is
+comment on column staged_jobs.cost is 'Tokens it takes from each throttle.';
+comment on column staged_jobs.due is
   'Whether its time has come. Only due jobs are in the admission index. _promote sets it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.parked_job_id is
+comment on column staged_jobs.parked_job_id is
   'Of a parked job: its id in Graphile Worker.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.parked_revision is
+comment on column staged_jobs.parked_revision is
   'Of a parked job: revision of its row there. The next job of its key may get the row, with a later revision.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.retry_at is
+comment on column staged_jobs.retry_at is
   'Of a job that is set aside: when it is tried again.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.failures is 'How many times it was set aside.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.error is 'Why it was set aside last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.created_at is 'When it was staged.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.known_job_id is
+comment on column staged_jobs.failures is 'How many times it was set aside.';
+comment on column staged_jobs.error is 'Why it was set aside last.';
+comment on column staged_jobs.created_at is 'When it was staged.';
+comment on column staged_jobs.known_job_id is
   'The job that Graphile Worker had under its key when it was staged. Any other one there was added later, and the newest job of a key counts.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.known_revision is 'Revision of that job''s row then.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.left_partition_id is
+comment on column staged_jobs.known_revision is 'Revision of that job''s row then.';
+comment on column staged_jobs.left_partition_id is
   'The partition that it had before the last job of its key, or its last retry, took its row.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.droppable is
+comment on column staged_jobs.droppable is
   'Whether its policy drops the oldest of all its jobs if there are too many. Only these are in the index by age.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.traceparent is
+comment on column staged_jobs.traceparent is
   'Trace context of the span that added it, in W3C''s form; null: nobody traced that.';
 
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.expires_at is
+comment on column staged_jobs.expires_at is
   'When it expires: from then on it is never admitted, and the next look drops it. Null: never. A job that has started once does not expire.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.debounced_until is
+comment on column staged_jobs.debounced_until is
   'The first debounced add of its key since an admission, and the longest wait: no add with debounce puts the job off beyond that. Null: no add was debounced.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.sort_at is
+comment on column staged_jobs.sort_at is
   'Jobs that have one go before the others of their partition, by this time and id. If the policy goes by deadlines, it is the job''s deadline. -infinity: it has begun under strict order, and the others wait for it, also while it is not due. Null: the usual order. Policies without the option order do not read it.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_arrivals is
+comment on table arrivals is
   'Work for the router: something changed for one partition. A row is of one of five kinds: work, limits only, stop (pause), outcome, or "the next job may be another" (head_changed). Work may carry limits and head_changed too. Producers only insert, so none waits for another; the router applies a row and deletes it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.id is 'Order of insertion. The latest context and limits count.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.partition_id is 'The partition, which may not exist yet.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.key is 'The partition''s key, to make its row with.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.shard is 'Counts only for the first job of a partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.version is
+comment on column arrivals.id is 'Order of insertion. The latest context and limits count.';
+comment on column arrivals.policy is 'Name of the policy.';
+comment on column arrivals.partition_id is 'The partition, which may not exist yet.';
+comment on column arrivals.key is 'The partition''s key, to make its row with.';
+comment on column arrivals.shard is 'Counts only for the first job of a partition.';
+comment on column arrivals.version is
   'The generation of the definition that gave the limits; -1: that of its process was not in force. A lower one does not replace a higher one.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.context is 'The partition''s new context; null: as it is.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.weight is 'The partition''s new weight; null: as it is.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.limits is 'The partition''s new limits; null: as they are.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.due_at is
+comment on column arrivals.context is 'The partition''s new context; null: as it is.';
+comment on column arrivals.weight is 'The partition''s new weight; null: as it is.';
+comment on column arrivals.limits is 'The partition''s new limits; null: as they are.';
+comment on column arrivals.due_at is
   'Of work: when the first of its jobs is due. infinity: no work.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_priority is
+comment on column arrivals.head_priority is
   'Of work that is due: the place (priority, run_at, id) of its first job. After all others if none is due yet.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_run_at is 'Second part of this place.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_id is 'Third part of this place.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.min_cost is 'Of work: tokens of its cheapest job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.pause is
+comment on column arrivals.head_run_at is 'Second part of this place.';
+comment on column arrivals.head_id is 'Third part of this place.';
+comment on column arrivals.min_cost is 'Of work: tokens of its cheapest job.';
+comment on column arrivals.pause is
   'A stop, which is a pause or a hold, of a partition that does not exist yet, as {until, held, by, reason}.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.outcome is
+comment on column arrivals.outcome is
   'Outcome: how jobs ended, if a breaker, a probe or fairness by work counts it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.jobs is
+comment on column arrivals.jobs is
   'What it adds to the count of the partition''s staged jobs.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_changed is
+comment on column arrivals.head_changed is
   'The partition''s next job may be another now: a job was removed or changed.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_keyless_jobs is
+comment on table keyless_jobs is
   'Jobs whose partition a process that has the policy works out, at its next tick: jobs staged from SQL whose key needs JavaScript, and jobs of a process that has another version than the one in force.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.staged_id is 'The staged job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.partition_key is
+comment on column keyless_jobs.staged_id is 'The staged job.';
+comment on column keyless_jobs.policy is 'Name of the policy.';
+comment on column keyless_jobs.partition_key is
   'The key, if the caller gave it. Then only the limits are to be worked out.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.retry_at is
+comment on column keyless_jobs.retry_at is
   'When it is tried again after an error; -infinity: at once.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.failures is 'How many times it failed.';
+comment on column keyless_jobs.failures is 'How many times it failed.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs is
+comment on table in_flight_jobs is
   'One row for each admitted job that has not been released: who occupies which slots. A slot belongs to an admission and an attempt, because Graphile Worker reuses its row for the next job of a key. A release names both, and gives back nothing for another one.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.job_id is 'Graphile Worker''s id.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.staged_id is 'The id it had in staging.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.admission is
+comment on column in_flight_jobs.job_id is 'Graphile Worker''s id.';
+comment on column in_flight_jobs.staged_id is 'The id it had in staging.';
+comment on column in_flight_jobs.admission is
   'Owner of the slots: the time of the transaction that admitted the job or recorded its start, in microseconds since 1970.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.revision is
+comment on column in_flight_jobs.revision is
   'Revision of Graphile Worker''s row. The next job of a key gets a later one.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.policy_id is 'The policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.partition_id is 'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.limiter_ids is
+comment on column in_flight_jobs.policy_id is 'The policy.';
+comment on column in_flight_jobs.partition_id is 'The partition.';
+comment on column in_flight_jobs.limiter_ids is
   'Limiters in which it occupies a slot, whatever the policy says today. The order means nothing. It names none that was a throttle at the admission, because nothing of a throttle comes back.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cost is 'Tokens it spent of each throttle.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.paid is
+comment on column in_flight_jobs.cost is 'Tokens it spent of each throttle.';
+comment on column in_flight_jobs.paid is
   'What it has paid instead, if it was settled or came past its gates: by gate in gates, cost at all others. Its key at is when it first paid, if another job of its key was admitted in its row since. The key forced says that it was admitted past its gates. Null: its cost, when it was admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.work is
+comment on column in_flight_jobs.work is
   'Seconds that its partition was charged for it. Null unless fairness is by work.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.sort_at is
+comment on column in_flight_jobs.sort_at is
   'Its deadline, for its retry. Null: it has none, or its policy does not go by deadlines.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.place is
+comment on column in_flight_jobs.place is
   'Where it stood in staging, so that it stands there again if a worker pool sends it back. Null: its policy has no gate with perWorker, or it was let in at its start.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.admitted_at is 'When it was admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.attempt is
+comment on column in_flight_jobs.admitted_at is 'When it was admitted.';
+comment on column in_flight_jobs.attempt is
   'The attempt that owns the slots, since its start was recorded or a sweep unlocked the job. Null: the admitted one, whose start nobody recorded.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.pool_id is
+comment on column in_flight_jobs.pool_id is
   'The worker pool in which that attempt runs, if its start was recorded. Null: a first attempt that a worker believed runs, or none does.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.started_at is
+comment on column in_flight_jobs.started_at is
   'When that attempt started. Null: about when it was fetched.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.missing_since is
+comment on column in_flight_jobs.missing_since is
   'Since when a sweep finds that nobody will give the slots back; -infinity: a verb said so. After a while a sweep does.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cancelled_at is
+comment on column in_flight_jobs.cancelled_at is
   'When an operator cancelled the job; null: nobody has. If the run fails, the job has failed for good, and it does not start again. The next job in the row is another one.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cancelled_by is 'Who cancelled it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cancel_reason is 'Why; null: nobody said.';
+comment on column in_flight_jobs.cancelled_by is 'Who cancelled it.';
+comment on column in_flight_jobs.cancel_reason is 'Why; null: nobody said.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_resolutions is
+comment on table resolutions is
   'Policies whose limits are being worked out again, because their definition has changed. The row is made with the change, and goes with the last page. So what a killed process leaves is known.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_resolutions.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_resolutions.definition_hash is
+comment on column resolutions.policy is 'Name of the policy.';
+comment on column resolutions.definition_hash is
   'Hash of the definition. Only a process that has this one can go on.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_resolutions.after is
+comment on column resolutions.after is
   'Id of the last partition that is done; null: none is.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere is
+comment on table ended_elsewhere is
   'How many jobs of a policy ended in workers without this package, so that looks had to give their slots back.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere.policy_id is 'The policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere.jobs is 'Since the policy was declared first.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere.last_at is 'When the last of them was found.';
+comment on column ended_elsewhere.policy_id is 'The policy.';
+comment on column ended_elsewhere.jobs is 'Since the policy was declared first.';
+comment on column ended_elsewhere.last_at is 'When the last of them was found.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs is
+comment on table taken_over_jobs is
   'Jobs of Graphile Worker that were added past their policy and of which a copy is staged. If a process is killed before the original completes, the row prevents a second copy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs.job_id is 'The original''s id.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs.revision is
+comment on column taken_over_jobs.job_id is 'The original''s id.';
+comment on column taken_over_jobs.revision is
   'The original''s revision. The next job of its key in the same row is another one.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs.staged_id is 'The copy in staging.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs.taken_over_at is 'When it was copied.';
+comment on column taken_over_jobs.staged_id is 'The copy in staging.';
+comment on column taken_over_jobs.taken_over_at is 'When it was copied.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_replaced_jobs is
+comment on table replaced_jobs is
   'Parked jobs that lost their place to a newer job of their key. That job gets their row; if it leaves staging without an admission, _sweep_replaced fails them for good.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_replaced_jobs.job_id is 'Graphile Worker''s id.';
+comment on column replaced_jobs.job_id is 'Graphile Worker''s id.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_pending is
+comment on table pending is
   'Changes of the number of staged jobs, for policies that bound their whole backlog. The sum is the backlog; the router adds the rows up.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_pending.id is 'Order of insertion.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_pending.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_pending.jobs is 'Jobs that came; negative: jobs that left staging.';
+comment on column pending.id is 'Order of insertion.';
+comment on column pending.policy is 'Name of the policy.';
+comment on column pending.jobs is 'Jobs that came; negative: jobs that left staging.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_drops is
+comment on table drops is
   'Dropped jobs that the next tick counts with their partitions and emits as the event dispatchPolicy:drop, or dispatchPolicy:expire.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_drops.id is 'Order of insertion.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_drops.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_drops.partition_id is 'The partition; null: it was not worked out yet.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_drops.key is 'The partition''s key.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_drops.reason is
+comment on column drops.id is 'Order of insertion.';
+comment on column drops.policy is 'Name of the policy.';
+comment on column drops.partition_id is 'The partition; null: it was not worked out yet.';
+comment on column drops.key is 'The partition''s key.';
+comment on column drops.reason is
   'max_pending: the backlog was full. busy: whenBusy is skip, and the gates denied the jobs. expired: they were not admitted in time. unique: their keys are remembered (uniqueFor).';
-comment on column :DISPATCH_POLICY_SCHEMA._private_drops.jobs is 'How many jobs.';
+comment on column drops.jobs is 'How many jobs.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_unique_keys is
+comment on table unique_keys is
   'Job keys of policies with uniqueFor. One producer at a time has a key''s row locked, and decides whether its job is dropped.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_unique_keys.policy_id is 'The policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_unique_keys.job_key is 'The key.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_unique_keys.staged_id is
+comment on column unique_keys.policy_id is 'The policy.';
+comment on column unique_keys.job_key is 'The key.';
+comment on column unique_keys.staged_id is
   'The last job of the key. If it has a row in unique_ends, it has completed. Null: none was staged.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_unique_keys.look_at is
+comment on column unique_keys.look_at is
   'When a sweep looks whether the row is still needed.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_unique_ends is
+comment on table unique_ends is
   'Jobs that have completed, and were the last of their key as far as the release saw. A newer one may have been staged meanwhile: unique_keys has the last word.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_unique_ends.staged_id is 'The job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_unique_ends.policy_id is 'Its policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_unique_ends.ended_at is 'When it was released.';
+comment on column unique_ends.staged_id is 'The job.';
+comment on column unique_ends.policy_id is 'Its policy.';
+comment on column unique_ends.ended_at is 'When it was released.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_freed is
+comment on table freed is
   'Freed rows: this limiter may have room. A row stays until its limiter is full, nobody waits for it, or its wake_at is set. Otherwise a wake-up would be lost. The function _wake deletes it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_freed.id is 'Order of insertion.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_freed.policy_id is 'The policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_freed.limiter_id is 'The limiter.';
+comment on column freed.id is 'Order of insertion.';
+comment on column freed.policy_id is 'The policy.';
+comment on column freed.limiter_id is 'The limiter.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_overrides is
+comment on table overrides is
   'An operator''s temporary numbers for a gate. If several are in force, the last one counts. A row stays for a day after its end, because a bucket that nobody has looked at since gained by it. Read without a lock; the router looks again after a change.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.id is 'Order in which they were set.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.policy_id is 'The policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.gate is 'Name of the gate.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.scope_key is 'The scope key; null: every key of the gate, or those of a context.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.context is
+comment on column overrides.id is 'Order in which they were set.';
+comment on column overrides.policy_id is 'The policy.';
+comment on column overrides.gate is 'Name of the gate.';
+comment on column overrides.scope_key is 'The scope key; null: every key of the gate, or those of a context.';
+comment on column overrides.context is
   'The values in the context of the partitions that it applies to; null: it does not go by context. Only gates over the partition have such.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.context_pair is
+comment on column overrides.context_pair is
   'The first of these values with its name. A look-up by the pairs of a context finds the override by it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.announced_to is
+comment on column overrides.announced_to is
   'The scope key up to which the router has announced it, if it concerns many keys and the router is under way; else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.set is
+comment on column overrides.set is
   'The numbers, by option: rate, per (seconds), burst, max and so on.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.from_at is 'Start; -infinity: when it was set.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.until_at is 'End; infinity: until it is cleared.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.set_at is 'When it was set.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.taken_back is
+comment on column overrides.from_at is 'Start; -infinity: when it was set.';
+comment on column overrides.until_at is 'End; infinity: until it is cleared.';
+comment on column overrides.set_at is 'When it was set.';
+comment on column overrides.taken_back is
   'Whether it was cleared or replaced at until_at. Then it is over, whatever time a tick goes by.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.announce_at is
+comment on column overrides.announce_at is
   'When the router next inserts freed rows for it: at its start and its end.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.announce_again_at is
+comment on column overrides.announce_again_at is
   'When the router does so once more, because a tick ahead of the database''s clock did it too early; infinity: never.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.to_announce is
+comment on column overrides.to_announce is
   'Limiters that were locked at that time. The router inserts their freed rows later.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.set_by is 'Who set it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.reason is 'Why they did.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.is_hold is
+comment on column overrides.set_by is 'Who set it.';
+comment on column overrides.reason is 'Why they did.';
+comment on column overrides.is_hold is
   'Whether it is a hold of the key: a rate or max of 0, above the other limits of the key. These count again at its end.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_workers is
+comment on table workers is
   'One row for each Graphile Worker pool with the preset: its worker slots and heartbeat. Read without a lock.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.pool_id is 'Graphile Worker''s id of the pool.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.slots is 'Jobs it runs at once, at most. They raise the ahead bound.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.tasks is 'Identifiers of the tasks it runs.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.host is 'Name of its machine.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.pid is 'Id of its process on that machine.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.started_at is 'Its first heartbeat.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.heartbeat_at is 'Its last heartbeat.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.stale_after is 'Its setting workerStaleAfter.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.stale_at is
+comment on column workers.pool_id is 'Graphile Worker''s id of the pool.';
+comment on column workers.slots is 'Jobs it runs at once, at most. They raise the ahead bound.';
+comment on column workers.tasks is 'Identifiers of the tasks it runs.';
+comment on column workers.host is 'Name of its machine.';
+comment on column workers.pid is 'Id of its process on that machine.';
+comment on column workers.started_at is 'Its first heartbeat.';
+comment on column workers.heartbeat_at is 'Its last heartbeat.';
+comment on column workers.stale_after is 'Its setting workerStaleAfter.';
+comment on column workers.stale_at is
   'If no heartbeat comes before this time, the pool counts as dead.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.buried_at is
+comment on column workers.buried_at is
   'When a sweep found it dead and unlocked its jobs. The row is kept for a week, for jobs that it may fetch if it lives.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.ended is
+comment on column workers.ended is
   'True: it ended by itself. The row is kept for ten minutes, for a fetch that was on its way.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.clock_behind is
+comment on column workers.clock_behind is
   'How far the clock by which it fetches jobs is behind the database''s. 0 unless it runs under useNodeTime.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.definitions is
+comment on column workers.definitions is
   'The policies that its process has declared: name to version and hash of the definition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.unbroken_since is
+comment on column workers.unbroken_since is
   'Since when no heartbeat came late. Only a pool with unbroken heartbeats may find others dead. A slot_timeout counts from it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_workers.pooled is
+comment on column workers.pooled is
   'True: at its start it was connected through a pooler in transaction mode, which no notification passes.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_leases is
+comment on table leases is
   'One row for each shard: which worker pool runs its tick loop. A lease only saves work, because several ticks at once are correct.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leases.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leases.shard is 'The shard.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leases.holder is 'Who leads, or led last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leases.expires_at is 'Until when, if it is not renewed.';
+comment on column leases.policy is 'Name of the policy.';
+comment on column leases.shard is 'The shard.';
+comment on column leases.holder is 'Who leads, or led last.';
+comment on column leases.expires_at is 'Until when, if it is not renewed.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_audit is
+comment on table audit is
   'One row for each operator''s verb that was called. Rows are never changed. Sweeps delete those older than `keepAuditFor`.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.id is 'Order of the calls.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.at is 'When.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.verb is 'Which verb: pause, resume, hold, set_limit and so on.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.policy is 'Of which policy; null: of all, or of a job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.partition is 'Key of the partition; null: not of one partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.gate is 'Name of the gate, if it was about one.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.scope_key is 'Scope key of the gate; null: all keys.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.detail is 'What else was asked for.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.reason is 'Why, as the caller says.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.by is 'Who, as the caller says; else the session''s user.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.matched is 'How many things it was meant for.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_audit.changed is 'How many of them it changed.';
+comment on column audit.id is 'Order of the calls.';
+comment on column audit.at is 'When.';
+comment on column audit.verb is 'Which verb: pause, resume, hold, set_limit and so on.';
+comment on column audit.policy is 'Of which policy; null: of all, or of a job.';
+comment on column audit.partition is 'Key of the partition; null: not of one partition.';
+comment on column audit.gate is 'Name of the gate, if it was about one.';
+comment on column audit.scope_key is 'Scope key of the gate; null: all keys.';
+comment on column audit.detail is 'What else was asked for.';
+comment on column audit.reason is 'Why, as the caller says.';
+comment on column audit.by is 'Who, as the caller says; else the session''s user.';
+comment on column audit.matched is 'How many things it was meant for.';
+comment on column audit.changed is 'How many of them it changed.';
 
 -- Composite types. Arrays of them pass between the steps of a transaction.
 
@@ -637,596 +644,596 @@ comment on column :DISPATCH_POLICY_SCHEMA.db_job.flags is
 comment on column :DISPATCH_POLICY_SCHEMA.db_job.is_available is
   'True: no worker runs it, and it has attempts left. Always true of a staged job.';
 
-comment on type :DISPATCH_POLICY_SCHEMA._private_gate_numbers is
+comment on type gate_numbers is
   'The numbers of a gate as its policy''s definition gives them: all that distinguishes two gates of one kind. This is their one list; routing, overrides and comparisons take the numbers as a whole.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.rate is 'Throttle: tokens that come in per seconds.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.per is 'Throttle: seconds in which rate tokens come.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.burst is
+comment on column gate_numbers.rate is 'Throttle: tokens that come in per seconds.';
+comment on column gate_numbers.per is 'Throttle: seconds in which rate tokens come.';
+comment on column gate_numbers.burst is
   'Throttle: the tokens of a full bucket; null: rate. A full bucket never has less than one.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.smooth is
+comment on column gate_numbers.smooth is
   'Throttle: a bucket of one token that makes up for passes that come late.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.sliding is
+comment on column gate_numbers.sliding is
   'Throttle: no bucket. In any per seconds rate tokens at most, or one if rate is less.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.calendar is
+comment on column gate_numbers.calendar is
   'Throttle: no bucket. In each minute, hour, day, week or month of a time zone rate tokens at most. The unit and the zone, such as "day America/New_York". per is about its length.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.max is
+comment on column gate_numbers.max is
   'Concurrency: jobs at once. Adaptive concurrency: upper bound of what it learns.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.initial_max is 'Adaptive concurrency: jobs at once to begin with.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.min is 'Adaptive concurrency: lower bound of what it learns.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.target_lag_ms is
+comment on column gate_numbers.initial_max is 'Adaptive concurrency: jobs at once to begin with.';
+comment on column gate_numbers.min is 'Adaptive concurrency: lower bound of what it learns.';
+comment on column gate_numbers.target_lag_ms is
   'Adaptive concurrency: milliseconds of lag above which the limit decreases.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.ewma_alpha is
+comment on column gate_numbers.ewma_alpha is
   'Adaptive concurrency: share of a new lag in the moving average, 0 to 1.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.failure_decrease_factor is
+comment on column gate_numbers.failure_decrease_factor is
   'Adaptive concurrency: a failure multiplies the limit by it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.overload_decrease_factor is
+comment on column gate_numbers.overload_decrease_factor is
   'Adaptive concurrency: a lag above the target multiplies the limit by it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.per_worker is
+comment on column gate_numbers.per_worker is
   'Concurrency: true: max is the share of each worker pool. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.shadow is
+comment on column gate_numbers.shadow is
   'True: the gate decides and counts, and holds nothing back. Else null.';
 
-comment on type :DISPATCH_POLICY_SCHEMA._private_task_duration is 'How long a task''s jobs run: the mean of about the last fifty, in seconds.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_task_duration.task is 'Graphile Worker''s identifier of the task.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_task_duration.seconds is 'The mean, in seconds.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_spending is 'What a window remembers: tokens that were spent.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_spending.at is 'When the last of these tokens were spent.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_spending.cost is 'How many tokens.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_activity is
-  'What passes, the router and releases have done, one row for each time. They append it, and sweeps fold it into _private_minutes.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.id is 'Order of the rows.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.policy_id is 'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.at is 'When it happened.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.passes is '1 for a pass that claimed a partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.pass_seconds is
+comment on type task_duration is 'How long a task''s jobs run: the mean of about the last fifty, in seconds.';
+comment on column task_duration.task is 'Graphile Worker''s identifier of the task.';
+comment on column task_duration.seconds is 'The mean, in seconds.';
+comment on type spending is 'What a window remembers: tokens that were spent.';
+comment on column spending.at is 'When the last of these tokens were spent.';
+comment on column spending.cost is 'How many tokens.';
+comment on table activity is
+  'What passes, the router and releases have done, one row for each time. They append it, and sweeps fold it into minutes.';
+comment on column activity.id is 'Order of the rows.';
+comment on column activity.policy_id is 'Number of the policy.';
+comment on column activity.at is 'When it happened.';
+comment on column activity.passes is '1 for a pass that claimed a partition.';
+comment on column activity.pass_seconds is
   'How long the pass took, as far as its step that admits.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.staged is
+comment on column activity.staged is
   'Jobs that came into staging, as the router found them, or one that went at once.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.admitted is 'Jobs that were admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.denied is 'How many partitions kept due jobs, by reason.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.shadow_denied is
+comment on column activity.admitted is 'Jobs that were admitted.';
+comment on column activity.denied is 'How many partitions kept due jobs, by reason.';
+comment on column activity.shadow_denied is
   'Jobs that went although a shadow gate had no room, by gate.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.set_aside is 'Jobs that were set aside.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.dropped is 'Jobs that were dropped.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.expired is 'Of these, jobs that expired.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.delayed is 'How many times a job was delayed (whenBusy).';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.succeeded is 'Runs that succeeded and were released.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.failed is 'Runs that failed and were released.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.waits is
+comment on column activity.set_aside is 'Jobs that were set aside.';
+comment on column activity.dropped is 'Jobs that were dropped.';
+comment on column activity.expired is 'Of these, jobs that expired.';
+comment on column activity.delayed is 'How many times a job was delayed (whenBusy).';
+comment on column activity.succeeded is 'Runs that succeeded and were released.';
+comment on column activity.failed is 'Runs that failed and were released.';
+comment on column activity.waits is
   'Of each admitted job: seconds from when it was due to its admission.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.lags is
+comment on column activity.lags is
   'Of each released run whose lag is known: seconds from its admission to its start.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.runs is
+comment on column activity.runs is
   'Of each released run whose duration is known: seconds.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.load is
-  'What that was for each partition, if the policy records its load. Sweeps fold it into _private_load.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_activity.caps is
-  'Caps of adaptive limiters that changed. Sweeps fold them into _private_caps.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_cap_change is 'A cap that changed when an adaptive limiter was fed the end of a job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_cap_change.policy_id is 'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_cap_change.gate is 'Name of the gate.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_cap_change.scope_key is 'What it counts over, as in limiters.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_cap_change.at is 'When it changed.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_cap_change.cap is 'The new cap.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_load_change is
+comment on column activity.load is
+  'What that was for each partition, if the policy records its load. Sweeps fold it into load.';
+comment on column activity.caps is
+  'Caps of adaptive limiters that changed. Sweeps fold them into caps.';
+comment on type cap_change is 'A cap that changed when an adaptive limiter was fed the end of a job.';
+comment on column cap_change.policy_id is 'Number of the policy.';
+comment on column cap_change.gate is 'Name of the gate.';
+comment on column cap_change.scope_key is 'What it counts over, as in limiters.';
+comment on column cap_change.at is 'When it changed.';
+comment on column cap_change.cap is 'The new cap.';
+comment on type load_change is
   'What happened to the jobs of a partition in a second, for the load of its policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.policy_id is 'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.partition_id is 'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.at is
+comment on column load_change.policy_id is 'Number of the policy.';
+comment on column load_change.partition_id is 'The partition.';
+comment on column load_change.at is
   'When it happened. For jobs that came: when they were due, the first of those that were added together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.came is 'Jobs that came into staging, retries among them.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.cost is 'Tokens that these take together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.admitted is 'Jobs that were admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.ended is 'Runs that ended and whose duration is known.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.run_seconds is 'How long these took together.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_minutes is
-  'What each policy did in each minute, and in all: the row of the minute -infinity. Sweeps write it from _private_activity, and delete rows of minutes older than metricsRetention.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.policy_id is 'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.minute is 'When the minute began; -infinity: the totals.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.passes is 'Passes that claimed a partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.pass_seconds is 'How long these took together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.last_pass_at is 'When the last of these passes was; null: there was none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.staged is 'Jobs that were added, and retries.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.admitted is 'Jobs that were admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.denied is
+comment on column load_change.came is 'Jobs that came into staging, retries among them.';
+comment on column load_change.cost is 'Tokens that these take together.';
+comment on column load_change.admitted is 'Jobs that were admitted.';
+comment on column load_change.ended is 'Runs that ended and whose duration is known.';
+comment on column load_change.run_seconds is 'How long these took together.';
+comment on table minutes is
+  'What each policy did in each minute, and in all: the row of the minute -infinity. Sweeps write it from activity, and delete rows of minutes older than metricsRetention.';
+comment on column minutes.policy_id is 'Number of the policy.';
+comment on column minutes.minute is 'When the minute began; -infinity: the totals.';
+comment on column minutes.passes is 'Passes that claimed a partition.';
+comment on column minutes.pass_seconds is 'How long these took together.';
+comment on column minutes.last_pass_at is 'When the last of these passes was; null: there was none.';
+comment on column minutes.staged is 'Jobs that were added, and retries.';
+comment on column minutes.admitted is 'Jobs that were admitted.';
+comment on column minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.shadow_denied is
+comment on column minutes.shadow_denied is
   'Jobs that went although a shadow gate had no room, by gate.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.set_aside is 'Jobs that were set aside.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.dropped is 'Jobs that were dropped.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.expired is 'Of these, jobs that expired.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.delayed is 'How many times a job was delayed (whenBusy).';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.succeeded is 'Runs that succeeded and were released.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.failed is 'Runs that failed and were released.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.waits is
+comment on column minutes.set_aside is 'Jobs that were set aside.';
+comment on column minutes.dropped is 'Jobs that were dropped.';
+comment on column minutes.expired is 'Of these, jobs that expired.';
+comment on column minutes.delayed is 'How many times a job was delayed (whenBusy).';
+comment on column minutes.succeeded is 'Runs that succeeded and were released.';
+comment on column minutes.failed is 'Runs that failed and were released.';
+comment on column minutes.waits is
   'How many admitted jobs had waited for how long, by bucket (see _bucket). Empty: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.wait_seconds is 'How long they had waited together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.lags is
+comment on column minutes.wait_seconds is 'How long they had waited together.';
+comment on column minutes.lags is
   'How many runs had started how long after their admission, by bucket. Empty: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.lag_seconds is 'These times together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.runs is
+comment on column minutes.lag_seconds is 'These times together.';
+comment on column minutes.runs is
   'How many runs took how long, by bucket. Empty: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.run_seconds is 'These times together.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_caps is
-  'The cap of an adaptive limiter in a minute in which it changed. Of each policy and minute at most ten limiters have rows. Sweeps write it from _private_activity, and delete rows of minutes older than metricsRetention.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_caps.policy_id is 'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_caps.minute is 'When the minute began.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_caps.gate is 'Name of the gate.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_caps.scope_key is 'What it counts over, as in limiters.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_caps.lowest is 'The lowest cap of the minute.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_caps.last is 'The cap at the end of the minute.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_load is
+comment on column minutes.run_seconds is 'These times together.';
+comment on table caps is
+  'The cap of an adaptive limiter in a minute in which it changed. Of each policy and minute at most ten limiters have rows. Sweeps write it from activity, and delete rows of minutes older than metricsRetention.';
+comment on column caps.policy_id is 'Number of the policy.';
+comment on column caps.minute is 'When the minute began.';
+comment on column caps.gate is 'Name of the gate.';
+comment on column caps.scope_key is 'What it counts over, as in limiters.';
+comment on column caps.lowest is 'The lowest cap of the minute.';
+comment on column caps.last is 'The cap at the end of the minute.';
+comment on table load is
   'What came to a partition in a minute, of policies with the option load: diff replays it. The first hundred partitions of a minute have rows of their own. A row of the zero uuid has all others.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load.policy_id is 'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load.minute is 'When the minute began.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load.partition_id is 'The partition; the zero uuid: all others.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load.seconds is
+comment on column load.policy_id is 'Number of the policy.';
+comment on column load.minute is 'When the minute began.';
+comment on column load.partition_id is 'The partition; the zero uuid: all others.';
+comment on column load.seconds is
   'The seconds of the minute in which jobs came, from 0. A second may be there several times.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load.came is 'How many jobs came in each of these.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load.cost is 'Tokens that they take together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load.admitted is 'Jobs that were admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load.ended is 'Runs that ended and whose duration is known.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_load.run_seconds is 'How long these took together.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_history is
+comment on column load.came is 'How many jobs came in each of these.';
+comment on column load.cost is 'Tokens that they take together.';
+comment on column load.admitted is 'Jobs that were admitted.';
+comment on column load.ended is 'Runs that ended and whose duration is known.';
+comment on column load.run_seconds is 'How long these took together.';
+comment on table history is
   'What happened to a job, of policies with the option history. The row is written at its first admission, or when it leaves staging without one. Its end completes the row.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.staged_id is
+comment on column history.staged_id is
   'The id it had in staging; of a job that was added past its policy the id in its ticket, or Graphile Worker''s.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.policy_id is
+comment on column history.policy_id is
   'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.partition is
+comment on column history.partition is
   'Key of the partition; null: never worked out.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.task_identifier is
+comment on column history.task_identifier is
   'Its task.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.job_key is
+comment on column history.job_key is
   'Its job key.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.job_id is
+comment on column history.job_id is
   'Graphile Worker''s id; null: it was never admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.added_at is
+comment on column history.added_at is
   'When it was added; null: not known, because it came past its policy or before the option.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.due_at is
+comment on column history.due_at is
   'From when it might go; null as added_at.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.admitted_at is
+comment on column history.admitted_at is
   'When it was admitted first; null: never.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.last_admitted_at is
+comment on column history.last_admitted_at is
   'When it was admitted last: after a failure it passes its gates again.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.started_at is
+comment on column history.started_at is
   'When its last attempt started; null: not known.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.ended_at is
+comment on column history.ended_at is
   'When it ended for good; null: it has not.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.outcome is
+comment on column history.outcome is
   'How it ended; null: it has not.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.attempts is
+comment on column history.attempts is
   'How many times it was started.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.error is
+comment on column history.error is
   'First line of its last error, if it failed for good.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.waited is
+comment on column history.waited is
   'Seconds that it waited before its admissions, by reason; in_line: nothing held its partition back. The name of the gate follows, as in throttle_empty:account. See _waited_by.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.failed_attempts is
+comment on column history.failed_attempts is
   'Its attempts that failed, at most the last ten: when each started and ended, and the first line of its error.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_history.trace_id is
+comment on column history.trace_id is
   'The trace in which it was added. Null: none is known.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_reasons is
+comment on table reasons is
   'From when a partition waited for which reason, as passes decided, of policies with the option history. A row is written when the reason changes.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.partition_id is
+comment on column reasons.partition_id is
   'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.from_at is
+comment on column reasons.from_at is
   'When a pass decided so.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.policy_id is
+comment on column reasons.policy_id is
   'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.reason is
+comment on column reasons.reason is
   'Why it kept due jobs; null: it kept none, or only for others.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.waited is
+comment on column reasons.waited is
   'Seconds by reason until then, since its first row, without stops. The difference of two moments is what lies between them.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_stop_times is
+comment on table stop_times is
   'When a policy or a partition was paused or on hold, of policies with the option history.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.id is 'Order of insertion.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.policy_id is
+comment on column stop_times.id is 'Order of insertion.';
+comment on column stop_times.policy_id is
   'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.partition_id is
+comment on column stop_times.partition_id is
   'The partition; the zero uuid: the whole policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.reason is
+comment on column stop_times.reason is
   'paused, held or breaker_open.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.from_at is
+comment on column stop_times.from_at is
   'When it began.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.until_at is
+comment on column stop_times.until_at is
   'Its end, which may be ahead; infinity: until resume.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_place is
+comment on type place is
   'The place that an admitted job had in staging.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_place.staged_id is
+comment on column place.staged_id is
   'Its id.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_place.run_at is
+comment on column place.run_at is
   'When it was due.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_place.run_at_given is
+comment on column place.run_at_given is
   'Whether the caller gave that time.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_place.added_at is
+comment on column place.added_at is
   'When it was staged.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_place.expires_at is
+comment on column place.expires_at is
   'From when on it must not be handed over.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_past is
+comment on type past is
   'A staged job that is about to leave staging, for its history.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.staged_id is
+comment on column past.staged_id is
   'Its id.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.policy_id is
+comment on column past.policy_id is
   'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.partition_id is
+comment on column past.partition_id is
   'Its partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.partition is
+comment on column past.partition is
   'Key of the partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.task_identifier is
+comment on column past.task_identifier is
   'Its task.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.job_key is
+comment on column past.job_key is
   'Its job key.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.job_id is
+comment on column past.job_id is
   'Of a parked job: Graphile Worker''s id.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.added_at is
+comment on column past.added_at is
   'When it was added; null: it is parked.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.due_at is
+comment on column past.due_at is
   'When it is due; null: it is parked.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.since is
+comment on column past.since is
   'When it came into staging: it was added, or parked.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.ready_at is
+comment on column past.ready_at is
   'From when it waited for its gates: when it was in staging, and due.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_past.trace_id is 'The trace in which it was added; null: none is known.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_groups is
+comment on column past.trace_id is 'The trace in which it was added; null: none is known.';
+comment on table groups is
   'A job group that is open: jobs that were added in one call, and the callback that is added when all have ended for good.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.id is 'Its number. The callback''s payload has it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.callback is
+comment on column groups.id is 'Its number. The callback''s payload has it.';
+comment on column groups.callback is
   'The callback as json: identifier, payload, queueName, runAt or wait (seconds), maxAttempts, jobKey, priority, flags, expiresAt or expiresAfter (seconds) and traceparent.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.created_at is 'When its jobs were added.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.total is 'How many jobs the call had.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.succeeded is 'How many have succeeded.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.failed is 'How many have failed for good.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.removed is 'How many an operator removed before they ran.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.dropped is
+comment on column groups.created_at is 'When its jobs were added.';
+comment on column groups.total is 'How many jobs the call had.';
+comment on column groups.succeeded is 'How many have succeeded.';
+comment on column groups.failed is 'How many have failed for good.';
+comment on column groups.removed is 'How many an operator removed before they ran.';
+comment on column groups.dropped is
   'How many were dropped: expired, denied by busy gates, or without room in a full backlog. Or a job with their key kept them out.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.replaced is 'How many lost their place to a newer job of their key.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.gone is 'How many ended where nobody saw how.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.jobs_left is
+comment on column groups.replaced is 'How many lost their place to a newer job of their key.';
+comment on column groups.gone is 'How many ended where nobody saw how.';
+comment on column groups.jobs_left is
   'How many have not ended, or their end is not added up yet.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_groups.error is
+comment on column groups.error is
   'Why the callback could not be added; the next sweep tries again. Null: it was not tried.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_group_jobs is 'A job of an open group that has not ended for good.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_group_jobs.staged_id is
+comment on table group_jobs is 'A job of an open group that has not ended for good.';
+comment on column group_jobs.staged_id is
   'The id that the job has in staging. Of a job that Graphile Worker has past its policy, that one''s id.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_group_jobs.group_id is 'Its group.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_group_jobs.job_id is
+comment on column group_jobs.group_id is 'Its group.';
+comment on column group_jobs.job_id is
   'Graphile Worker''s id, once the job has left its slot without an end, or if it is there past its policy; null: not known.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_group_ends is
+comment on table group_ends is
   'Jobs of a group that have ended, and that nobody has added up yet. Whoever ends a job appends, and then adds up. If the group''s row stays locked meanwhile, the row waits for the next end or for a sweep.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.id is 'Order of insertion.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.group_id is 'The group.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.outcome is 'How they ended, as in the history.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.jobs is 'How many.';
+comment on column group_ends.id is 'Order of insertion.';
+comment on column group_ends.group_id is 'The group.';
+comment on column group_ends.outcome is 'How they ended, as in the history.';
+comment on column group_ends.jobs is 'How many.';
 
-comment on table :DISPATCH_POLICY_SCHEMA._private_repairs is
+comment on table repairs is
   'What sweeps have repaired since the schema was made. Each sweep that repairs something adds to it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_repairs.kind is 'What was repaired, as utils.sweep() names it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_repairs.repaired is 'How many.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_candidate is
+comment on column repairs.kind is 'What was repaired, as utils.sweep() names it.';
+comment on column repairs.repaired is 'How many.';
+comment on type candidate is
   'A due job of a claimed partition, and whether the pass chose it. Candidates are read without a lock, so _hand_over compares ct and staged_id under one.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.vt is 'Its virtual time.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.overtakes is
+comment on column candidate.vt is 'Its virtual time.';
+comment on column candidate.overtakes is
   'Whether it starts before the jobs ahead: it is the first of a partition of which none was admitted for a second.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.ct is
-  'Where its row in _private_staged_jobs was when it was read (ctid).';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.staged_id is 'Its id in staging.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.partition_id is 'Its partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.pos is
+comment on column candidate.ct is
+  'Where its row in staged_jobs was when it was read (ctid).';
+comment on column candidate.staged_id is 'Its id in staging.';
+comment on column candidate.partition_id is 'Its partition.';
+comment on column candidate.pos is
   'Its place among the partition''s due jobs, from 1.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.priority is 'Its priority; lower goes first.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.run_at is 'When it was due.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.cost is 'Tokens it takes from each throttle.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.chosen is 'Whether the pass chose it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.is_plain is
+comment on column candidate.priority is 'Its priority; lower goes first.';
+comment on column candidate.run_at is 'When it was due.';
+comment on column candidate.cost is 'Tokens it takes from each throttle.';
+comment on column candidate.chosen is 'Whether the pass chose it.';
+comment on column candidate.is_plain is
   'Whether it has neither a job key nor a row in Graphile Worker.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_admission is
+comment on type admission is
   'What became of a chosen job, see _hand_over.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_admission.job_id is
+comment on column admission.job_id is
   'Graphile Worker''s id. Of a job that was not admitted: of the row in which it was parked. Null: it was not parked.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_admission.staged_id is 'The id it had in staging.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_admission.admitted is
+comment on column admission.staged_id is 'The id it had in staging.';
+comment on column admission.admitted is
   'True: it is in Graphile Worker. False: a newer job of its key goes instead, or its parked job is gone.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_admission.counted is
+comment on column admission.counted is
   'True: it may be in flight already, under the same job key.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_admission.revision is 'Revision of Graphile Worker''s row. Of a job that was not admitted: in which it was parked.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_admission.waits_elsewhere is
+comment on column admission.revision is 'Revision of Graphile Worker''s row. Of a job that was not admitted: in which it was parked.';
+comment on column admission.waits_elsewhere is
   'True: it, or a job that went with it, may wait there for a named queue or for a worker that takes its flags.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_admission.anew is
+comment on column admission.anew is
   'True: it pays its tokens even if its row is in flight. What was admitted there before may have run.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_known is 'A partition that exists, as the steps of routing read it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.id is 'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.limits is 'Its limits, as its newest arrival had them.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.arrival_id is 'The arrival whose context and limits count.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.version is 'The generation of the definition that gave them.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.weight is 'Its share is in proportion to this.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.head_priority is 'First part of the place of its next job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.head_run_at is 'Second part of this place.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.head_id is 'Third part of this place.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.due_at is 'When its first job is due; infinity: no work.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.ready is 'Whether it was eligible when somebody looked at it last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.blocked_on is 'The limiter that it waits for; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.denied_until is 'When it is looked at again if nobody wakes it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.denied_reason is 'Why due jobs stay.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.decayed is 'What counts against its share now.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_news is
+comment on type known is 'A partition that exists, as the steps of routing read it.';
+comment on column known.id is 'The partition.';
+comment on column known.limits is 'Its limits, as its newest arrival had them.';
+comment on column known.arrival_id is 'The arrival whose context and limits count.';
+comment on column known.version is 'The generation of the definition that gave them.';
+comment on column known.weight is 'Its share is in proportion to this.';
+comment on column known.head_priority is 'First part of the place of its next job.';
+comment on column known.head_run_at is 'Second part of this place.';
+comment on column known.head_id is 'Third part of this place.';
+comment on column known.due_at is 'When its first job is due; infinity: no work.';
+comment on column known.ready is 'Whether it was eligible when somebody looked at it last.';
+comment on column known.blocked_on is 'The limiter that it waits for; null: none.';
+comment on column known.denied_until is 'When it is looked at again if nobody wakes it.';
+comment on column known.denied_reason is 'Why due jobs stay.';
+comment on column known.decayed is 'What counts against its share now.';
+comment on type news is
   'What arrivals say of one partition together, see _arrivals_by_partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.newest is 'The arrival whose context and limits count.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.head_changed is 'The partition''s next job may be another now.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.jobs is 'What they add to the count of its staged jobs.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.later_at is 'When the first job is due that is not due yet.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.partition_id is 'The partition, which may not exist yet.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.due_at is 'When the first job is due; infinity: no work.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.min_cost is 'Tokens of the cheapest job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.shard is
+comment on column news.newest is 'The arrival whose context and limits count.';
+comment on column news.head_changed is 'The partition''s next job may be another now.';
+comment on column news.jobs is 'What they add to the count of its staged jobs.';
+comment on column news.later_at is 'When the first job is due that is not due yet.';
+comment on column news.partition_id is 'The partition, which may not exist yet.';
+comment on column news.due_at is 'When the first job is due; infinity: no work.';
+comment on column news.min_cost is 'Tokens of the cheapest job.';
+comment on column news.shard is
   'What the first arrival gave. It counts only if the partition is new.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.head_priority is
+comment on column news.head_priority is
   'The place (priority, run_at, id) of the first due job. After all others if none is due yet.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.head_run_at is 'Second part of this place.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.head_id is 'Third part of this place.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.pause is
+comment on column news.head_run_at is 'Second part of this place.';
+comment on column news.head_id is 'Third part of this place.';
+comment on column news.pause is
   'The latest stop, as {until, held, by, reason}; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.paused_until is 'The latest end of a pause; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_news.held_until is 'The latest end of a hold; null: none.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_claimed is 'A claimed partition, as the steps of a pass read it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.id is 'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.limiter_ids is 'Ids of its limiters, the narrow ones first.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.weight is 'Its share is in proportion to this.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.min_cost is 'Tokens of its cheapest job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.due_at is 'When its first job is due; infinity: no work.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.waiting_since is 'Since when it has had due jobs and none was admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.decayed_admits is 'What counts against its share, as of decayed_at.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.decayed_at is 'The time that decayed_admits is for.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.mean_work is 'How many seconds its jobs ran lately, on average; null: not known.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.admitted_at is 'When a job of it was admitted last.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.goes_first is 'Whether its next job goes before all others.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.probing is 'Whether one job at a time goes, to find out whether it passes.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.probe_job_id is 'The job that does; null: none is in flight.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.head_priority is 'First part of the place of its next job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.head_run_at is 'Second part of this place.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.head_id is 'Third part of this place.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_ids is
+comment on column news.paused_until is 'The latest end of a pause; null: none.';
+comment on column news.held_until is 'The latest end of a hold; null: none.';
+comment on type claimed is 'A claimed partition, as the steps of a pass read it.';
+comment on column claimed.id is 'The partition.';
+comment on column claimed.limiter_ids is 'Ids of its limiters, the narrow ones first.';
+comment on column claimed.weight is 'Its share is in proportion to this.';
+comment on column claimed.min_cost is 'Tokens of its cheapest job.';
+comment on column claimed.due_at is 'When its first job is due; infinity: no work.';
+comment on column claimed.waiting_since is 'Since when it has had due jobs and none was admitted.';
+comment on column claimed.decayed_admits is 'What counts against its share, as of decayed_at.';
+comment on column claimed.decayed_at is 'The time that decayed_admits is for.';
+comment on column claimed.mean_work is 'How many seconds its jobs ran lately, on average; null: not known.';
+comment on column claimed.admitted_at is 'When a job of it was admitted last.';
+comment on column claimed.goes_first is 'Whether its next job goes before all others.';
+comment on column claimed.probing is 'Whether one job at a time goes, to find out whether it passes.';
+comment on column claimed.probe_job_id is 'The job that does; null: none is in flight.';
+comment on column claimed.head_priority is 'First part of the place of its next job.';
+comment on column claimed.head_run_at is 'Second part of this place.';
+comment on column claimed.head_id is 'Third part of this place.';
+comment on type limiter_ids is
   'Limiters of a partition, from narrow to broad, without the ahead bound.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_ids.partition_id is 'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_ids.ids is 'Ids of its limiters.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_use is
+comment on column limiter_ids.partition_id is 'The partition.';
+comment on column limiter_ids.ids is 'Ids of its limiters.';
+comment on type use is
   'A limiter of a claimed partition, see _uses.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_use.slots is 'Slots that it has for all claimed partitions together. A limiter that is unknown has no numbers.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_use.jobs is 'How many of the partition''s jobs could pass it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_use.partition_id is 'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_use.limiter_id is 'The limiter; null: it is not there.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_use.breadth is
-  'Scope of the limiter, see _private_limiters.breadth.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_use.tokens is 'Of a throttle: tokens that it has. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_use.capacity is
+comment on column use.slots is 'Slots that it has for all claimed partitions together. A limiter that is unknown has no numbers.';
+comment on column use.jobs is 'How many of the partition''s jobs could pass it.';
+comment on column use.partition_id is 'The partition.';
+comment on column use.limiter_id is 'The limiter; null: it is not there.';
+comment on column use.breadth is
+  'Scope of the limiter, see limiters.breadth.';
+comment on column use.tokens is 'Of a throttle: tokens that it has. Else null.';
+comment on column use.capacity is
   'Of a throttle: tokens that it has when it is full. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_use.reserved_for is
+comment on column use.reserved_for is
   'The partition for which a slot is reserved; null: none.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_offer is
+comment on type offer is
   'What a ranking reads of a claimed partition, see _offers.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.weight is 'In the partition''s own jobs, as decayed is.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.decayed is 'What counts against its share, in its own jobs.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.allow is 'The most jobs that may go.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.offer is 'How many of them are ranked.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.bucket is 'The least tokens of the partition''s own throttles.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.unfilled_bucket is 'The same of those that are not full.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.goes_on is 'Whether its batch takes only some of the jobs that could go.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.is_new is 'Whether none of its jobs was admitted in the last second.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.goes_first is 'Whether its next job goes before all others.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.partition_id is 'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.head_priority is
-  'Its head, the place from which its due jobs are read: see _private_partitions.head_priority.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.head_run_at is 'Second part of the head.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_offer.head_id is 'Third part of the head.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_partition_admitted is
+comment on column offer.weight is 'In the partition''s own jobs, as decayed is.';
+comment on column offer.decayed is 'What counts against its share, in its own jobs.';
+comment on column offer.allow is 'The most jobs that may go.';
+comment on column offer.offer is 'How many of them are ranked.';
+comment on column offer.bucket is 'The least tokens of the partition''s own throttles.';
+comment on column offer.unfilled_bucket is 'The same of those that are not full.';
+comment on column offer.goes_on is 'Whether its batch takes only some of the jobs that could go.';
+comment on column offer.is_new is 'Whether none of its jobs was admitted in the last second.';
+comment on column offer.goes_first is 'Whether its next job goes before all others.';
+comment on column offer.partition_id is 'The partition.';
+comment on column offer.head_priority is
+  'Its head, the place from which its due jobs are read: see partitions.head_priority.';
+comment on column offer.head_run_at is 'Second part of the head.';
+comment on column offer.head_id is 'Third part of the head.';
+comment on type partition_admitted is
   'What a pass put in flight of one partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.jobs is 'Those of the admitted jobs that were not in flight before.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.cost is
+comment on column partition_admitted.jobs is 'Those of the admitted jobs that were not in flight before.';
+comment on column partition_admitted.cost is
   'Tokens that the admitted jobs take, also from those that keep a slot and pay more than was paid for it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.partition_id is 'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.admitted is 'How many of its jobs were admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.first_job_id is
+comment on column partition_admitted.partition_id is 'The partition.';
+comment on column partition_admitted.admitted is 'How many of its jobs were admitted.';
+comment on column partition_admitted.first_job_id is
   'The lowest id that Graphile Worker gave one of them: the probe, if the partition is probing.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_move is 'Another partition that a failed job moves to. The same type stands in src/db/releasing.ts.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_move.key is 'Key of the partition that the job moves to.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_move.shard is 'Its shard. It counts only if the partition is new.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_move.context is
+comment on type move is 'Another partition that a failed job moves to. The same type stands in src/db/releasing.ts.';
+comment on column move.key is 'Key of the partition that the job moves to.';
+comment on column move.shard is 'Its shard. It counts only if the partition is new.';
+comment on column move.context is
   'What the policy''s context gave for the job. It counts only if the partition is new.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_move.weight is
+comment on column move.weight is
   'Weight of the partition. It counts only if the partition is new.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_move.cost is 'Tokens that the job takes there from each throttle.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_move.limits is
+comment on column move.cost is 'Tokens that the job takes there from each throttle.';
+comment on column move.limits is
   'Limits of the partition, as resolved. They count only if the partition is new.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_retry is
+comment on type retry is
   'How a worker process says that a failed job is tried again, see _release. The same type stands in src/db/releasing.ts.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry.attempt is 'The attempt that failed.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry.revision is 'The revision that its row had; null: whichever it has.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry."giveUp" is 'True: it fails for good.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry.native is 'True: Graphile Worker retries it, at the policy''s time.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry."after" is 'Seconds until it is due.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry."giveBack" is 'True: the run was no attempt.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry."jobKey" is 'Given with giveBack.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry.move is 'The partition it moves to; null: it stays.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry.task is 'Graphile Worker''s identifier of the task.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry.priority is
+comment on column retry.attempt is 'The attempt that failed.';
+comment on column retry.revision is 'The revision that its row had; null: whichever it has.';
+comment on column retry."giveUp" is 'True: it fails for good.';
+comment on column retry.native is 'True: Graphile Worker retries it, at the policy''s time.';
+comment on column retry."after" is 'Seconds until it is due.';
+comment on column retry."giveBack" is 'True: the run was no attempt.';
+comment on column retry."jobKey" is 'Given with giveBack.';
+comment on column retry.move is 'The partition it moves to; null: it stays.';
+comment on column retry.task is 'Graphile Worker''s identifier of the task.';
+comment on column retry.priority is
   'Priority of the retry; null: 0. Lower goes first.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_retry."maxAttempts" is 'After so many attempts it fails for good.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_finished_job is
+comment on column retry."maxAttempts" is 'After so many attempts it fails for good.';
+comment on type finished_job is
   'How a worker process says that a job has finished, see _release.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.admission is 'Owner of the slots, see _private_in_flight_jobs.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.ok is 'Null: nobody saw how it ended, and it counts as neither.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.ends is 'Graphile Worker is recording its end just now.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.retries is 'Whether retry was given.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.job is 'Graphile Worker''s id.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.task is 'Graphile Worker''s identifier of the task.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.lag_ms is
+comment on column finished_job.admission is 'Owner of the slots, see in_flight_jobs.';
+comment on column finished_job.ok is 'Null: nobody saw how it ended, and it counts as neither.';
+comment on column finished_job.ends is 'Graphile Worker is recording its end just now.';
+comment on column finished_job.retries is 'Whether retry was given.';
+comment on column finished_job.job is 'Graphile Worker''s id.';
+comment on column finished_job.task is 'Graphile Worker''s identifier of the task.';
+comment on column finished_job.lag_ms is
   'Milliseconds from when it could have started to its start; null: not known.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.duration_ms is
+comment on column finished_job.duration_ms is
   'Milliseconds that it ran; null: not known.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.attempt is
+comment on column finished_job.attempt is
   'The attempt that ended; null: whichever occupies the slots.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.retry is 'How it is tried again; null: it is not.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.ordinality is 'Its place in the release, from 1.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.error is
+comment on column finished_job.retry is 'How it is tried again; null: it is not.';
+comment on column finished_job.ordinality is 'Its place in the release, from 1.';
+comment on column finished_job.error is
   'First line of its error, if it failed for good and its policy has a history.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.settled is
+comment on column finished_job.settled is
   'What its run cost: by gate in gates, cost at all others. Null: nobody said.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.staged_id is
+comment on column finished_job.staged_id is
   'Its id in staging, if it succeeded and uniqueFor remembers its key.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.says_nothing is
+comment on column finished_job.says_nothing is
   'It failed, and that says nothing of the partner: no breaker, adaptive limit or probe counts it.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_settlement is
+comment on type settlement is
   'What a job still has to pay at a throttle, see _settle.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.job_id is 'Graphile Worker''s id.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.policy_id is 'The policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.limiter_id is 'The throttle.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.difference is 'In tokens; below 0: it gets them back.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.since is 'When it paid.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.paid is 'What it has paid then, see _private_in_flight_jobs.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_now is
-  'What a limiter has left at a time, see _limiters_now. Read under a lock on the limiter, in a later statement than the lock, unless it is only shown.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.id is 'Number of the limiter.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.gate is 'Name of the gate; ahead for the ahead bound.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.kind is
+comment on column settlement.job_id is 'Graphile Worker''s id.';
+comment on column settlement.policy_id is 'The policy.';
+comment on column settlement.limiter_id is 'The throttle.';
+comment on column settlement.difference is 'In tokens; below 0: it gets them back.';
+comment on column settlement.since is 'When it paid.';
+comment on column settlement.paid is 'What it has paid then, see in_flight_jobs.';
+comment on type room_before is
+  'What a limiter has left at a time, see _rooms_of. Read under a lock on the limiter, in a later statement than the lock, unless it is only shown.';
+comment on column room_before.id is 'Number of the limiter.';
+comment on column room_before.gate is 'Name of the gate; ahead for the ahead bound.';
+comment on column room_before.kind is
   'throttle, concurrency, adaptive_concurrency or ahead.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.breadth is
+comment on column room_before.breadth is
   'The scope as a number: 0 one partition, 1 a key of its own, 2 the policy, 3 the ahead bound.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now."position" is
+comment on column room_before."position" is
   'Place of the gate in the policy''s list, from 0.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.scope_key is
-  'What it counts over, see _private_limiters.scope_key.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.rate is
+comment on column room_before.scope_key is
+  'What it counts over, see limiters.scope_key.';
+comment on column room_before.rate is
   'Throttle: tokens that come in per seconds, with overrides. 0: nothing goes. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.per is
+comment on column room_before.per is
   'Throttle: seconds in which rate tokens come. Sliding window: its length in seconds. Calendar window: about that. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.capacity is
+comment on column room_before.capacity is
   'Throttle: tokens that it has when it is full. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.tokens is
+comment on column room_before.tokens is
   'Throttle: tokens that it has. Negative after a job dearer than that. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.spent is
+comment on column room_before.spent is
   'Window: what was spent, oldest first. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.slots is
+comment on column room_before.slots is
   'Cap: how many more jobs may be in flight. Without a bound: 2147483647. Throttle: null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.cap is
+comment on column room_before.cap is
   'Cap: how many jobs may be in flight at once, with overrides. Null: throttle, or no bound.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.in_flight is
+comment on column room_before.in_flight is
   'Slots that are occupied. Of a throttle: those from when it was a cap under its name; else 0.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.reserved_for is
+comment on column room_before.reserved_for is
   'The partition for which one slot is reserved, if it still waits; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.reserved_until is
+comment on column room_before.reserved_until is
   'End of the reservation, also of one that counts no more.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.ending is
+comment on column room_before.ending is
   'Ahead bound: released jobs that Graphile Worker still has. Else 0.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.measured is
+comment on column room_before.measured is
   'Ahead bound: jobs that finished in a second, if it is time to measure anew. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.calendar is
+comment on column room_before.calendar is
   'Calendar window: its unit and time zone. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.window_seconds is
+comment on column room_before.window_seconds is
   'Window: of how many seconds until now it counts what was spent. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.remembered is
+comment on column room_before.remembered is
   'Window: for how many seconds it must know what was spent. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.admitted is
-  'Jobs that were admitted through it, as in _private_limiters.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.shadow_tokens is
+comment on column room_before.admitted is
+  'Jobs that were admitted through it, as in limiters.';
+comment on column room_before.shadow_tokens is
   'Throttle of a shadow gate: the tokens that it has, while tokens is null and slots has no bound. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.shadow_slots is
+comment on column room_before.shadow_slots is
   'Cap of a shadow gate: the slots that it has, while slots has no bound. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.share is
+comment on column room_before.share is
   'Of a gate with perWorker: how many jobs each worker pool may run at once. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.pools is
+comment on column room_before.pools is
   'Of a gate with perWorker: how many worker pools its cap goes by. Else null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.rises_at is
+comment on column room_before.rises_at is
   'When its cap rises that holds because a worker pool has sent a job back. Null: none does.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_shadow_left is
+comment on type shadow_left is
   'What a pass met at the limiter of a shadow gate, see _shadow_left.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_shadow_left.limiter_id is 'Number of the limiter.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_shadow_left.gate is 'Name of the gate.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_shadow_left.denied is
+comment on column shadow_left.limiter_id is 'Number of the limiter.';
+comment on column shadow_left.gate is 'Name of the gate.';
+comment on column shadow_left.denied is
   'Jobs of the pass that the gate would have held back.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_shadow_left.cost is
+comment on column shadow_left.cost is
   'What the other jobs of the pass cost. Throttle: it takes that.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_left is 'What a pass leaves of a limiter, see _left_after.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.now is 'What it had before the pass.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.jobs is 'Jobs that the pass put in flight under it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.slots_left is
+comment on type room_after is 'What a pass leaves of a limiter, see _rooms_after.';
+comment on column room_after.before is 'What it had before the pass.';
+comment on column room_after.jobs is 'Jobs that the pass put in flight under it.';
+comment on column room_after.slots_left is
   'Cap: how many more jobs may be in flight. Throttle: null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.tokens_left is
+comment on column room_after.tokens_left is
   'Throttle: tokens that it has then. Cap: null.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.spent_then is
+comment on column room_after.spent_then is
   'Window: what is spent then, oldest first. Else null.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_leftover is
+comment on type leftover is
   'What a pass leaves of a claimed partition, see _leftovers.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.probe_job_id is 'The probe that is out.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_id is 'The next of its due jobs; null: it has none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_chosen is 'Whether the pass chose this job and could not hand it over.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.gone is 'Its jobs that left staging in this pass.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.next_run_at is 'If it has no due job: when the first of its others is due.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.partition_id is 'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.limiter_ids is 'Its limiters, from narrow to broad.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.weight is 'Its share in relation to other partitions.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.due_at is
+comment on column leftover.probe_job_id is 'The probe that is out.';
+comment on column leftover.head_id is 'The next of its due jobs; null: it has none.';
+comment on column leftover.head_chosen is 'Whether the pass chose this job and could not hand it over.';
+comment on column leftover.gone is 'Its jobs that left staging in this pass.';
+comment on column leftover.next_run_at is 'If it has no due job: when the first of its others is due.';
+comment on column leftover.partition_id is 'The partition.';
+comment on column leftover.limiter_ids is 'Its limiters, from narrow to broad.';
+comment on column leftover.weight is 'Its share in relation to other partitions.';
+comment on column leftover.due_at is
   'When its next job was due, as the pass found it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.waiting_since is
+comment on column leftover.waiting_since is
   'Since when it had due jobs and none was admitted, as the pass found it; null: it had none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.decayed is
+comment on column leftover.decayed is
   'What counts against its share after the pass: jobs, or seconds if fairness is by work.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.admitted is 'How many of its jobs the pass admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_priority is 'Priority of its next job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_run_at is 'When its next job was due.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_cost is
+comment on column leftover.admitted is 'How many of its jobs the pass admitted.';
+comment on column leftover.head_priority is 'Priority of its next job.';
+comment on column leftover.head_run_at is 'When its next job was due.';
+comment on column leftover.head_cost is
   'Tokens that its next job takes from each throttle.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_lack is
+comment on type lack is
   'A limiter without room for a partition''s next job, see _lacks.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.ord is 'Its place among the partition''s limiters.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.limiter_id is 'Null: the limiter is not there.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.ready_at is 'When it may have room; null: nobody knows.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.partition_id is 'The partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.breadth is
-  'Scope of the limiter, see _private_limiters.breadth.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.kind is 'Kind of the limiter.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.by_tokens is 'True: it lacks tokens. False: it lacks a slot.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.reason is
+comment on column lack.ord is 'Its place among the partition''s limiters.';
+comment on column lack.limiter_id is 'Null: the limiter is not there.';
+comment on column lack.ready_at is 'When it may have room; null: nobody knows.';
+comment on column lack.partition_id is 'The partition.';
+comment on column lack.breadth is
+  'Scope of the limiter, see limiters.breadth.';
+comment on column lack.kind is 'Kind of the limiter.';
+comment on column lack.by_tokens is 'True: it lacks tokens. False: it lacks a slot.';
+comment on column lack.reason is
   'Why the partition waits for it. docs/reasons.md explains the reasons.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_reservation is
+comment on type reservation is
   'A slot of a limiter that a pass reserves for a partition. _reservations makes it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_reservation.limiter_id is 'The limiter.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_reservation.partition_id is 'The partition that has the slot.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_reservation.until is 'When others may use it.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_verdict is
+comment on column reservation.limiter_id is 'The limiter.';
+comment on column reservation.partition_id is 'The partition that has the slot.';
+comment on column reservation.until is 'When others may use it.';
+comment on type verdict is
   'What a pass decides about a claimed partition, see _verdicts.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.lack is 'The first limiter it waits for. Its fields are null if there is none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.leftover is 'What the pass leaves of the partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.reason is 'Why due jobs stay; null: none does.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.denied_until is
+comment on column verdict.lack is 'The first limiter it waits for. Its fields are null if there is none.';
+comment on column verdict.leftover is 'What the pass leaves of the partition.';
+comment on column verdict.reason is 'Why due jobs stay; null: none does.';
+comment on column verdict.denied_until is
   'When it is looked at again if nobody wakes it; null: at once. infinity: it must be woken.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.blocked_on is 'The limiter it waits for; null: none.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_waiting_job is
+comment on column verdict.blocked_on is 'The limiter it waits for; null: none.';
+comment on type waiting_job is
   'A job that waits in Graphile Worker and may be adopted, as _waiting_jobs saw it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.id is 'Graphile Worker''s id.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.revision is 'Revision of its row.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.attempts is 'How many attempts have started.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.job_key is 'Its key; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.queue_name is 'Graphile Worker''s queue; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.was_admitted is
+comment on column waiting_job.id is 'Graphile Worker''s id.';
+comment on column waiting_job.revision is 'Revision of its row.';
+comment on column waiting_job.attempts is 'How many attempts have started.';
+comment on column waiting_job.job_key is 'Its key; null: none.';
+comment on column waiting_job.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on column waiting_job.was_admitted is
   'Whether an admission put it into its row. Then each staged job of its key is newer.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_staging is
+comment on type staging is
   'What a staging call returns for each job.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.n is 'Its place in the caller''s input.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.id is 'Null if the job was dropped, unless its key is remembered.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.job is 'A job that was passed on, as Graphile Worker returned it. Not null with staged true: its key is remembered, so it was dropped, and id is that of the earlier one.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.staged is
+comment on column staging.n is 'Its place in the caller''s input.';
+comment on column staging.id is 'Null if the job was dropped, unless its key is remembered.';
+comment on column staging.job is 'A job that was passed on, as Graphile Worker returned it. Not null with staged true: its key is remembered, so it was dropped, and id is that of the earlier one.';
+comment on column staging.staged is
   'True: it waits for its gates. False: Graphile Worker has it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.task_identifier is
+comment on column staging.task_identifier is
   'Graphile Worker''s identifier of the task.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.queue_name is 'Graphile Worker''s queue; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.run_at is 'When it is due.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.max_attempts is 'How many attempts it has.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.job_key is 'Its key; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.priority is 'Lower goes first.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.flags is
+comment on column staging.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on column staging.run_at is 'When it is due.';
+comment on column staging.max_attempts is 'How many attempts it has.';
+comment on column staging.job_key is 'Its key; null: none.';
+comment on column staging.priority is 'Lower goes first.';
+comment on column staging.flags is
   'Graphile Worker''s flags that the caller gave; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.created_at is 'When it was staged.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.policy is 'Policy of its task; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.partition is
+comment on column staging.created_at is 'When it was staged.';
+comment on column staging.policy is 'Policy of its task; null: none.';
+comment on column staging.partition is
   'Key of its partition; null: not worked out yet.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.admitted is 'Whether it went in this call, see _admit_at_once.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.shard is 'Shard of its partition.';
+comment on column staging.admitted is 'Whether it went in this call, see _admit_at_once.';
+comment on column staging.shard is 'Shard of its partition.';

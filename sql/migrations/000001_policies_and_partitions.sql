@@ -12,7 +12,7 @@
 --
 -- What each table, column and type means stands in sql/comments/tables.sql, and in the database as its comment.
 
-create table :DISPATCH_POLICY_SCHEMA._private_policies (
+create table policies (
   id int generated always as identity primary key,
   name text not null unique check (octet_length(name) between 1 and 1024),
   version int not null default 0 check (version >= 0),
@@ -59,7 +59,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   check (unique_for is null or retries <> 'bypass')
 );
 
-create table :DISPATCH_POLICY_SCHEMA._private_pause_of_all (
+create table pause_of_all (
   one boolean primary key default true check (one),
   until_at timestamptz not null,
   set_at timestamptz not null default clock_timestamp(),
@@ -67,22 +67,22 @@ create table :DISPATCH_POLICY_SCHEMA._private_pause_of_all (
   reason text
 );
 
-create table :DISPATCH_POLICY_SCHEMA._private_turns (
+create table turns (
   policy_id int not null,
   step text not null check (step in ('route', 'admit', 'limits', 'adopt', 'pending', 'declare')),
   place int not null default 0,
   busy jsonb not null default '{}',
   primary key (policy_id, step, place)
 );
-insert into :DISPATCH_POLICY_SCHEMA._private_turns (policy_id, step) values (0, 'declare');
+insert into turns (policy_id, step) values (0, 'declare');
 
-create table :DISPATCH_POLICY_SCHEMA._private_policy_tasks (
+create table policy_tasks (
   task_identifier text primary key,
-  policy_id int not null references :DISPATCH_POLICY_SCHEMA._private_policies (id) on delete cascade
+  policy_id int not null references policies (id) on delete cascade
 );
 
-create table :DISPATCH_POLICY_SCHEMA._private_definitions (
-  policy_id int not null references :DISPATCH_POLICY_SCHEMA._private_policies (id) on delete cascade,
+create table definitions (
+  policy_id int not null references policies (id) on delete cascade,
   hash text not null,
   definition jsonb not null,
   settings jsonb not null,
@@ -93,11 +93,11 @@ create table :DISPATCH_POLICY_SCHEMA._private_definitions (
   primary key (policy_id, hash)
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_spending as (at timestamptz, cost float8);
+create type spending as (at timestamptz, cost float8);
 
-create type :DISPATCH_POLICY_SCHEMA._private_task_duration as (task text, seconds float8);
+create type task_duration as (task text, seconds float8);
 
-create type :DISPATCH_POLICY_SCHEMA._private_gate_numbers as (
+create type gate_numbers as (
   rate float8,
   per float8,
   burst float8,
@@ -115,7 +115,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_gate_numbers as (
   per_worker boolean
 );
 
-create table :DISPATCH_POLICY_SCHEMA._private_limiters (
+create table limiters (
   id bigint generated always as identity primary key,
   policy_id int not null,
   gate text not null,
@@ -124,7 +124,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   breadth smallint not null check (breadth between 0 and 3),
   "position" smallint not null,
   -- other numbers would fail each pass of the policy: so they fail the arrivals that bring them, and no others
-  numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers
+  numbers gate_numbers
     check ((numbers).per between 1e-12 and 1e12 and abs((numbers).rate) <= 1e12 or (numbers).per is null)
     check ((numbers).max >= 0)
     -- a time zone that the server does not know raises
@@ -133,7 +133,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   by_tokens boolean not null generated always as ((numbers).rate is not null) stored,
   tokens float8,
   refilled_at timestamptz,
-  spent :DISPATCH_POLICY_SCHEMA._private_spending[] not null default '{}',
+  spent spending[] not null default '{}',
   longest float8,
   longest_until timestamptz,
   in_flight int not null default 0 check (in_flight >= 0),
@@ -146,7 +146,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   sampled_released bigint not null default 0,
   sampled_at timestamptz,
   finished_per_second float8 not null default 0,
-  durations :DISPATCH_POLICY_SCHEMA._private_task_duration[] not null default '{}',
+  durations task_duration[] not null default '{}',
   elsewhere_until timestamptz not null default '-infinity',
   long_waits_until timestamptz not null default '-infinity',
   local_cap int check (local_cap >= 0),
@@ -162,16 +162,16 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   unique (policy_id, gate, scope_key)
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
-create index limiters_for_wake on :DISPATCH_POLICY_SCHEMA._private_limiters (policy_id, wake_at)
+create index limiters_for_wake on limiters (policy_id, wake_at)
   where wake_at is not null;
 
 -- what worker pools that came may have made room for; of a policy without perWorker none is in it
-create index limiters_by_pools on :DISPATCH_POLICY_SCHEMA._private_limiters (policy_id, fewest_pools)
+create index limiters_by_pools on limiters (policy_id, fewest_pools)
   where fewest_pools is not null;
 
 -- What pages read of every partition stands first: PostgreSQL finds a column by walking over those before it. With `staged`
 -- as the last, the sum over 100,000 partitions took 70 ms of processor time, and takes 25.
-create table :DISPATCH_POLICY_SCHEMA._private_partitions (
+create table partitions (
   id uuid primary key,
   policy_id int not null,
   staged int not null default 0,
@@ -229,43 +229,43 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 -- What waits for a time, what is ready, and what waits for a limiter.
-create index partitions_by_time on :DISPATCH_POLICY_SCHEMA._private_partitions
+create index partitions_by_time on partitions
   (policy_id, shard, eligible_at, visited) where eligible_at < 'infinity' and not ready;
-create index partitions_by_time_fair on :DISPATCH_POLICY_SCHEMA._private_partitions
+create index partitions_by_time_fair on partitions
   (policy_id, shard, fair_key) where eligible_at < 'infinity' and not ready;
-create index partitions_ready on :DISPATCH_POLICY_SCHEMA._private_partitions
+create index partitions_ready on partitions
   (policy_id, shard, fair_key, eligible_at) where ready;
-create index partitions_for_wake on :DISPATCH_POLICY_SCHEMA._private_partitions
+create index partitions_for_wake on partitions
   (blocked_on, fair_key, due_at) where blocked_on is not null;
 -- those of the last two that nobody has looked at for long
-create index partitions_long_ready on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, shard, looked_at) where ready;
-create index partitions_long_blocked on :DISPATCH_POLICY_SCHEMA._private_partitions
+create index partitions_long_ready on partitions (policy_id, shard, looked_at) where ready;
+create index partitions_long_blocked on partitions
   (blocked_on, looked_at) where blocked_on is not null;
 
 -- those of the same two that have been in line for longest
-create index partitions_oldest_ready on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, shard, in_line_since)
+create index partitions_oldest_ready on partitions (policy_id, shard, in_line_since)
   where ready;
-create index partitions_oldest_blocked on :DISPATCH_POLICY_SCHEMA._private_partitions
+create index partitions_oldest_blocked on partitions
   (blocked_on, in_line_since) where blocked_on is not null;
 
-create index partitions_for_probe on :DISPATCH_POLICY_SCHEMA._private_partitions (probe_job_id)
+create index partitions_for_probe on partitions (probe_job_id)
   where probe_job_id is not null;
 
-create index partitions_held on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, held_until)
+create index partitions_held on partitions (policy_id, held_until)
   where held_until > '-infinity';
 
-create index partitions_broken on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, breaker_until)
+create index partitions_broken on partitions (policy_id, breaker_until)
   where breaker_until > '-infinity';
 
-create index partitions_paused on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, paused_until)
+create index partitions_paused on partitions (policy_id, paused_until)
   where paused_until > '-infinity';
 
-create index partitions_with_mixed_keys on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, mixed_told, mixed_at)
+create index partitions_with_mixed_keys on partitions (policy_id, mixed_told, mixed_at)
   where mixed_told is not null;
 
-create sequence :DISPATCH_POLICY_SCHEMA._private_ticks;
+create sequence ticks;
 
-create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
+create table staged_jobs (
   id bigint generated by default as identity (start with 1000000000000000) primary key,
   partition_id uuid,
   task_identifier text not null,
@@ -297,32 +297,32 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   check (expires_at is null or parked_job_id is null)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
-create index staged_jobs_for_admission on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
+create index staged_jobs_for_admission on staged_jobs
   (partition_id, priority, run_at, id) where due;
 -- the oldest due job of a task, also of one that nobody has routed
-create index staged_jobs_by_wait on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
+create index staged_jobs_by_wait on staged_jobs
   (task_identifier, greatest(run_at, created_at));
-create index staged_jobs_for_promotion on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
+create index staged_jobs_for_promotion on staged_jobs
   (partition_id, (coalesce(retry_at, run_at))) where not due;
 -- jobs that go before the others of their partition; of most policies none does
-create index staged_jobs_before_others on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (partition_id, due, sort_at, id)
+create index staged_jobs_before_others on staged_jobs (partition_id, due, sort_at, id)
   where sort_at is not null;
 -- Other policies' jobs are not in it, and cost nothing. Without it a call of one job walked past 150,000 of theirs (190 ms).
-create index staged_jobs_by_age on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (task_identifier, id)
+create index staged_jobs_by_age on staged_jobs (task_identifier, id)
   where droppable and parked_job_id is null;
 -- what a pass and a sweep look for; jobs that never expire are not in them
-create index staged_jobs_by_expiry on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (partition_id, expires_at)
+create index staged_jobs_by_expiry on staged_jobs (partition_id, expires_at)
   where expires_at is not null;
-create index staged_jobs_expired on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (expires_at)
+create index staged_jobs_expired on staged_jobs (expires_at)
   where expires_at is not null;
-create index staged_jobs_set_aside on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (retry_at)
+create index staged_jobs_set_aside on staged_jobs (retry_at)
   where retry_at is not null;
-create unique index staged_jobs_by_key on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (job_key)
+create unique index staged_jobs_by_key on staged_jobs (job_key)
   where job_key is not null;
-create unique index staged_jobs_by_parked_job on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (parked_job_id)
+create unique index staged_jobs_by_parked_job on staged_jobs (parked_job_id)
   where parked_job_id is not null;
 
-create table :DISPATCH_POLICY_SCHEMA._private_arrivals (
+create table arrivals (
   id bigint generated always as identity,
   policy text not null,
   partition_id uuid not null,
@@ -344,22 +344,22 @@ create table :DISPATCH_POLICY_SCHEMA._private_arrivals (
   primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-create index arrivals_of_stops on :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, id) where pause is not null;
+create index arrivals_of_stops on arrivals (policy, id) where pause is not null;
 
-create table :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (
+create table keyless_jobs (
   staged_id bigint primary key,
   policy text not null,
   partition_key text,
   retry_at timestamptz not null default '-infinity',
   failures smallint not null default 0
 );
-create index keyless_jobs_for_keying on :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (policy, retry_at);
+create index keyless_jobs_for_keying on keyless_jobs (policy, retry_at);
 
-create type :DISPATCH_POLICY_SCHEMA._private_place as (
+create type place as (
   staged_id bigint, run_at timestamptz, run_at_given boolean, added_at timestamptz, expires_at timestamptz
 );
 
-create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
+create table in_flight_jobs (
   job_id bigint primary key,
   staged_id bigint not null,
   admission bigint not null,
@@ -371,7 +371,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   paid jsonb,
   work float8,
   sort_at timestamptz,
-  place :DISPATCH_POLICY_SCHEMA._private_place,
+  place place,
   admitted_at timestamptz not null,
   attempt smallint,
   pool_id text,
@@ -383,42 +383,42 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   check ((cancelled_at is null) = (cancelled_by is null))
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
-create index in_flight_jobs_by_mark on :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (missing_since)
+create index in_flight_jobs_by_mark on in_flight_jobs (missing_since)
   where missing_since is not null;
-create index in_flight_jobs_cancelled on :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (job_id)
+create index in_flight_jobs_cancelled on in_flight_jobs (job_id)
   where cancelled_at is not null;
 
-create table :DISPATCH_POLICY_SCHEMA._private_resolutions (
+create table resolutions (
   policy text primary key,
   definition_hash text not null,
   after uuid
 );
 
-create table :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere (
+create table ended_elsewhere (
   policy_id int primary key,
   jobs bigint not null,
   last_at timestamptz not null
 );
 
-create table :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs (
+create table taken_over_jobs (
   job_id bigint primary key,
   revision int not null,
   staged_id bigint,
   taken_over_at timestamptz not null default clock_timestamp()
 );
 
-create table :DISPATCH_POLICY_SCHEMA._private_replaced_jobs (
+create table replaced_jobs (
   job_id bigint primary key
 );
 
-create table :DISPATCH_POLICY_SCHEMA._private_pending (
+create table pending (
   id bigint generated always as identity,
   policy text not null,
   jobs int not null,
   primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-create table :DISPATCH_POLICY_SCHEMA._private_drops (
+create table drops (
   id bigint generated always as identity,
   policy text not null,
   partition_id uuid,
@@ -428,32 +428,32 @@ create table :DISPATCH_POLICY_SCHEMA._private_drops (
   primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-create table :DISPATCH_POLICY_SCHEMA._private_unique_keys (
+create table unique_keys (
   policy_id int not null,
   job_key text not null,
   staged_id bigint,
   look_at timestamptz not null,
   primary key (policy_id, job_key)
 ) with (fillfactor = 70);
-create index unique_keys_by_job on :DISPATCH_POLICY_SCHEMA._private_unique_keys (staged_id);
-create index unique_keys_to_look_at on :DISPATCH_POLICY_SCHEMA._private_unique_keys (look_at);
+create index unique_keys_by_job on unique_keys (staged_id);
+create index unique_keys_to_look_at on unique_keys (look_at);
 
 -- Releases append to it, and wait for no producer.
-create table :DISPATCH_POLICY_SCHEMA._private_unique_ends (
+create table unique_ends (
   staged_id bigint primary key,
   policy_id int not null,
   ended_at timestamptz not null
 );
-create index unique_ends_by_time on :DISPATCH_POLICY_SCHEMA._private_unique_ends (policy_id, ended_at);
+create index unique_ends_by_time on unique_ends (policy_id, ended_at);
 
-create table :DISPATCH_POLICY_SCHEMA._private_freed (
+create table freed (
   id bigint generated always as identity,
   policy_id int not null,
   limiter_id bigint not null,
   primary key (policy_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-create table :DISPATCH_POLICY_SCHEMA._private_overrides (
+create table overrides (
   id bigint generated always as identity primary key,
   policy_id int not null,
   gate text not null,
@@ -477,17 +477,17 @@ create table :DISPATCH_POLICY_SCHEMA._private_overrides (
   check ((context is null) = (context_pair is null))
 );
 -- An index for each kind. With one for all kinds, a pass read each of 10,000 limits by context for each limiter.
-create index overrides_by_key on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, gate, scope_key)
+create index overrides_by_key on overrides (policy_id, gate, scope_key)
   where scope_key is not null;
-create index overrides_of_all on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, gate)
+create index overrides_of_all on overrides (policy_id, gate)
   where scope_key is null and context_pair is null;
-create index overrides_by_context on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, context_pair)
+create index overrides_by_context on overrides (policy_id, context_pair)
   where context_pair is not null;
-create index overrides_for_announcement on :DISPATCH_POLICY_SCHEMA._private_overrides
+create index overrides_for_announcement on overrides
   (policy_id, least(announce_at, announce_again_at));
-create index overrides_left on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id) where to_announce <> '{}';
+create index overrides_left on overrides (policy_id) where to_announce <> '{}';
 
-create table :DISPATCH_POLICY_SCHEMA._private_workers (
+create table workers (
   pool_id text primary key,
   slots int not null check (slots >= 0),
   tasks text[] not null,
@@ -505,7 +505,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_workers (
   pooled boolean not null default false
 ) with (fillfactor = 70);
 
-create table :DISPATCH_POLICY_SCHEMA._private_leases (
+create table leases (
   policy text not null,
   shard text not null,
   holder text not null,
@@ -513,7 +513,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_leases (
   primary key (policy, shard)
 ) with (fillfactor = 70);
 
-create table :DISPATCH_POLICY_SCHEMA._private_audit (
+create table audit (
   id bigint generated always as identity primary key,
   at timestamptz not null default clock_timestamp(),
   verb text not null,
@@ -528,12 +528,12 @@ create table :DISPATCH_POLICY_SCHEMA._private_audit (
   changed int not null
 );
 
-create index audit_for_collection on :DISPATCH_POLICY_SCHEMA._private_audit (at);
+create index audit_for_collection on audit (at);
 -- What ended a limit: of 10,000 accounts with a limit each, none looks at the calls for the others.
-create index audit_by_limit on :DISPATCH_POLICY_SCHEMA._private_audit (policy, gate, (coalesce(scope_key, '')), id);
-create index audit_of_removals on :DISPATCH_POLICY_SCHEMA._private_audit (policy, id) where verb = 'remove_policy';
+create index audit_by_limit on audit (policy, gate, (coalesce(scope_key, '')), id);
+create index audit_of_removals on audit (policy, id) where verb = 'remove_policy';
 
-create type :DISPATCH_POLICY_SCHEMA._private_load_change as (
+create type load_change as (
   policy_id int,
   partition_id uuid,
   at timestamptz,
@@ -544,7 +544,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_load_change as (
   run_seconds float8
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_cap_change as (
+create type cap_change as (
   policy_id int,
   gate text,
   scope_key text,
@@ -554,7 +554,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_cap_change as (
 
 -- Passes, the router and releases append to it, and wait for nobody. The lists go to disk as they are: to compress random
 -- numbers takes time and saves nothing.
-create table :DISPATCH_POLICY_SCHEMA._private_activity (
+create table activity (
   id bigint generated always as identity primary key,
   policy_id int not null,
   at timestamptz not null,
@@ -573,14 +573,14 @@ create table :DISPATCH_POLICY_SCHEMA._private_activity (
   waits real[] not null default '{}',
   lags real[] not null default '{}',
   runs real[] not null default '{}',
-  load :DISPATCH_POLICY_SCHEMA._private_load_change[] not null default '{}',
-  caps :DISPATCH_POLICY_SCHEMA._private_cap_change[] not null default '{}'
+  load load_change[] not null default '{}',
+  caps cap_change[] not null default '{}'
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-alter table :DISPATCH_POLICY_SCHEMA._private_activity
+alter table activity
   alter column waits set storage external, alter column lags set storage external, alter column runs set storage external;
 
 -- The row of a policy's totals changes with each fold.
-create table :DISPATCH_POLICY_SCHEMA._private_minutes (
+create table minutes (
   policy_id int not null,
   minute timestamptz not null,
   passes bigint not null,
@@ -604,9 +604,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_minutes (
   run_seconds float8 not null,
   primary key (policy_id, minute)
 ) with (fillfactor = 70);
-create index minutes_for_collection on :DISPATCH_POLICY_SCHEMA._private_minutes (minute);
+create index minutes_for_collection on minutes (minute);
 
-create table :DISPATCH_POLICY_SCHEMA._private_caps (
+create table caps (
   policy_id int not null,
   minute timestamptz not null,
   gate text not null,
@@ -615,9 +615,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_caps (
   last int not null,
   primary key (policy_id, minute, gate, scope_key)
 );
-create index caps_for_collection on :DISPATCH_POLICY_SCHEMA._private_caps (minute);
+create index caps_for_collection on caps (minute);
 
-create table :DISPATCH_POLICY_SCHEMA._private_load (
+create table load (
   policy_id int not null,
   minute timestamptz not null,
   partition_id uuid not null,
@@ -630,7 +630,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_load (
   primary key (policy_id, minute, partition_id)
 );
 
-create table :DISPATCH_POLICY_SCHEMA._private_history (
+create table history (
   staged_id bigint primary key,
   policy_id int not null,
   partition text,
@@ -651,11 +651,11 @@ create table :DISPATCH_POLICY_SCHEMA._private_history (
   trace_id text,
   check ((ended_at is null) = (outcome is null))
 );
-create index history_by_job on :DISPATCH_POLICY_SCHEMA._private_history (job_id);
+create index history_by_job on history (job_id);
 -- those that have not ended are read page by page, by staged_id
-create index history_by_end on :DISPATCH_POLICY_SCHEMA._private_history (policy_id, ended_at, staged_id);
+create index history_by_end on history (policy_id, ended_at, staged_id);
 
-create table :DISPATCH_POLICY_SCHEMA._private_reasons (
+create table reasons (
   partition_id uuid not null,
   from_at timestamptz not null,
   policy_id int not null,
@@ -663,9 +663,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_reasons (
   waited jsonb not null,
   primary key (partition_id, from_at)
 );
-create index reasons_for_collection on :DISPATCH_POLICY_SCHEMA._private_reasons (policy_id, from_at);
+create index reasons_for_collection on reasons (policy_id, from_at);
 
-create table :DISPATCH_POLICY_SCHEMA._private_stop_times (
+create table stop_times (
   id bigint generated always as identity,
   policy_id int not null,
   partition_id uuid not null,
@@ -676,7 +676,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_stop_times (
   primary key (policy_id, partition_id, until_at, id)
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_past as (
+create type past as (
   staged_id bigint, policy_id int, partition_id uuid, partition text, task_identifier text, job_key text, job_id bigint,
   added_at timestamptz, due_at timestamptz,
   since timestamptz,
@@ -685,7 +685,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_past as (
 );
 
 -- Job groups that are open. A group's row is locked by whoever adds up what has ended of it, and by nobody else.
-create table :DISPATCH_POLICY_SCHEMA._private_groups (
+create table groups (
   id bigint generated always as identity primary key,
   callback json not null,
   created_at timestamptz not null default clock_timestamp(),
@@ -701,16 +701,16 @@ create table :DISPATCH_POLICY_SCHEMA._private_groups (
   error text
 ) with (fillfactor = 70);
 
-create table :DISPATCH_POLICY_SCHEMA._private_group_jobs (
+create table group_jobs (
   staged_id bigint not null,
   group_id bigint not null,
   job_id bigint,
   primary key (staged_id, group_id)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
-create index group_jobs_by_job on :DISPATCH_POLICY_SCHEMA._private_group_jobs (job_id) where job_id is not null;
-create index group_jobs_by_group on :DISPATCH_POLICY_SCHEMA._private_group_jobs (group_id, staged_id);
+create index group_jobs_by_job on group_jobs (job_id) where job_id is not null;
+create index group_jobs_by_group on group_jobs (group_id, staged_id);
 
-create table :DISPATCH_POLICY_SCHEMA._private_group_ends (
+create table group_ends (
   id bigint generated always as identity,
   group_id bigint not null,
   outcome text not null check (outcome in ('succeeded', 'failed', 'removed', 'dropped', 'replaced', 'gone')),
@@ -718,12 +718,12 @@ create table :DISPATCH_POLICY_SCHEMA._private_group_ends (
   primary key (group_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-create table :DISPATCH_POLICY_SCHEMA._private_repairs (
+create table repairs (
   kind text primary key,
   repaired bigint not null
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_candidate as (
+create type candidate as (
   ct tid,
   staged_id bigint,
   partition_id uuid,
@@ -736,12 +736,12 @@ create type :DISPATCH_POLICY_SCHEMA._private_candidate as (
   chosen boolean,
   is_plain boolean
 );
-create type :DISPATCH_POLICY_SCHEMA._private_admission as (
+create type admission as (
   job_id bigint, staged_id bigint, admitted boolean, counted boolean, revision int, waits_elsewhere boolean,
   anew boolean
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_known as (
+create type known as (
   id uuid, limits jsonb, arrival_id bigint, version int, weight float8,
   head_priority smallint, head_run_at timestamptz, head_id bigint,
   due_at timestamptz, ready boolean,
@@ -749,9 +749,9 @@ create type :DISPATCH_POLICY_SCHEMA._private_known as (
   decayed float8
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_news as (
+create type news as (
   partition_id uuid,
-  newest :DISPATCH_POLICY_SCHEMA._private_arrivals,
+  newest arrivals,
   due_at timestamptz, min_cost float8, shard text,
   head_priority smallint, head_run_at timestamptz, head_id bigint,
   head_changed boolean,
@@ -760,7 +760,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_news as (
   jobs int
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_claimed as (
+create type claimed as (
   id uuid, limiter_ids bigint[],
   weight float8, min_cost float8,
   due_at timestamptz, waiting_since timestamptz,
@@ -770,18 +770,18 @@ create type :DISPATCH_POLICY_SCHEMA._private_claimed as (
   head_priority smallint, head_run_at timestamptz, head_id bigint
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_limiter_ids as (
+create type limiter_ids as (
   partition_id uuid, ids bigint[]
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_use as (
+create type use as (
   partition_id uuid, limiter_id bigint, breadth smallint,
   slots int,
   tokens float8, capacity float8, reserved_for uuid,
   jobs float8
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_offer as (
+create type offer as (
   partition_id uuid, head_priority smallint, head_run_at timestamptz, head_id bigint, weight float8, decayed float8,
   allow int,
   offer int,
@@ -792,7 +792,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_offer as (
   goes_first boolean
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_partition_admitted as (
+create type partition_admitted as (
   partition_id uuid,
   admitted int,
   first_job_id bigint,
@@ -800,10 +800,10 @@ create type :DISPATCH_POLICY_SCHEMA._private_partition_admitted as (
   cost float8
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_move as (
+create type move as (
   key text, shard text, context jsonb, weight float8, cost float8, limits jsonb
 );
-create type :DISPATCH_POLICY_SCHEMA._private_retry as (
+create type retry as (
   attempt int,
   revision int,
   "giveUp" boolean,
@@ -814,43 +814,43 @@ create type :DISPATCH_POLICY_SCHEMA._private_retry as (
   "maxAttempts" smallint,
   "giveBack" boolean,
   "jobKey" text,
-  move :DISPATCH_POLICY_SCHEMA._private_move
+  move move
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_finished_job as (
+create type finished_job as (
   job bigint, task text, admission bigint, ok boolean, lag_ms float8, duration_ms float8, attempt int, ends boolean,
-  retries boolean, retry :DISPATCH_POLICY_SCHEMA._private_retry, ordinality bigint, error text, settled jsonb,
+  retries boolean, retry retry, ordinality bigint, error text, settled jsonb,
   staged_id bigint, says_nothing boolean
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_settlement as (
+create type settlement as (
   job_id bigint, policy_id int, limiter_id bigint, difference float8, since timestamptz, paid jsonb
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_limiter_now as (
+create type room_before as (
   id bigint, gate text, kind text, breadth smallint, "position" smallint, scope_key text,
-  rate float8, per float8, capacity float8, tokens float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[],
+  rate float8, per float8, capacity float8, tokens float8, spent spending[],
   slots int, cap int, in_flight int, reserved_for uuid, reserved_until timestamptz, ending int,
   measured float8, calendar text, window_seconds float8, remembered float8, admitted bigint,
   shadow_tokens float8, shadow_slots int, share int, pools int, rises_at timestamptz
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_shadow_left as (
+create type shadow_left as (
   limiter_id bigint,
   gate text,
   denied int,
   cost float8
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_limiter_left as (
-  now :DISPATCH_POLICY_SCHEMA._private_limiter_now,
+create type room_after as (
+  before room_before,
   jobs int,
   slots_left int,
   tokens_left float8,
-  spent_then :DISPATCH_POLICY_SCHEMA._private_spending[]
+  spent_then spending[]
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_leftover as (
+create type leftover as (
   partition_id uuid, limiter_ids bigint[], weight float8, due_at timestamptz, waiting_since timestamptz,
   decayed float8, admitted int,
   probe_job_id bigint,
@@ -860,7 +860,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_leftover as (
   gone int
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_lack as (
+create type lack as (
   partition_id uuid,
   ord int,
   limiter_id bigint,
@@ -869,13 +869,13 @@ create type :DISPATCH_POLICY_SCHEMA._private_lack as (
   reason text
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_verdict as (
-  leftover :DISPATCH_POLICY_SCHEMA._private_leftover,
-  lack :DISPATCH_POLICY_SCHEMA._private_lack,
+create type verdict as (
+  leftover leftover,
+  lack lack,
   reason text, denied_until timestamptz, blocked_on bigint
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_reservation as (
+create type reservation as (
   limiter_id bigint,
   partition_id uuid,
   until timestamptz
@@ -899,11 +899,11 @@ create type :DISPATCH_POLICY_SCHEMA.db_job as (
   locked_at timestamptz, locked_by text, flags jsonb, is_available boolean
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_waiting_job as (
+create type waiting_job as (
   id bigint, revision int, attempts int, job_key text, queue_name text, was_admitted boolean
 );
 
-create type :DISPATCH_POLICY_SCHEMA._private_staging as (
+create type staging as (
   n int, staged boolean, id bigint, task_identifier text, queue_name text, run_at timestamptz, max_attempts int,
   job_key text, priority int, flags text[], created_at timestamptz, policy text, partition text, shard text, job json,
   admitted boolean

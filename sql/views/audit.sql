@@ -1,6 +1,6 @@
 -- What operators did, and why: one row for each verb that was called. Sweeps delete rows older than `keepAuditFor`.
 create or replace view :DISPATCH_POLICY_SCHEMA.audit as
-select a.* from :DISPATCH_POLICY_SCHEMA._private_audit a;
+select a.* from audit a;
 
 comment on column :DISPATCH_POLICY_SCHEMA.audit.id is 'Order of the calls.';
 comment on column :DISPATCH_POLICY_SCHEMA.audit.at is 'When.';

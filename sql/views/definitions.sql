@@ -6,16 +6,16 @@
 create or replace view :DISPATCH_POLICY_SCHEMA.definitions as
 select p.name as policy, d.hash, (d.definition ->> 'version')::int as version, d.definition,
   d.hash = p.definition_hash as in_force, d.in_force_at, d.declared_at, d.host, d.pid,
-  (select count(*)::int from :DISPATCH_POLICY_SCHEMA._private_workers w
+  (select count(*)::int from workers w
     where w.stale_at > statement_timestamp() and w.definitions #>> array[p.name, 'hash'] = d.hash) as live_workers,
   case when d.hash = p.definition_hash then '[]'
-    else :DISPATCH_POLICY_SCHEMA._definition_differences(p.definition, d.definition) end as differs,
+    else _definition_differences(p.definition, d.definition) end as differs,
   d.hash is not distinct from n.hash as newest_live
-from :DISPATCH_POLICY_SCHEMA._private_definitions d
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = d.policy_id
+from definitions d
+join policies p on p.id = d.policy_id
 left join lateral (
-  select x.hash from :DISPATCH_POLICY_SCHEMA._private_workers w
-  join :DISPATCH_POLICY_SCHEMA._private_definitions x on x.policy_id = p.id and x.hash = w.definitions #>> array[p.name, 'hash']
+  select x.hash from workers w
+  join definitions x on x.policy_id = p.id and x.hash = w.definitions #>> array[p.name, 'hash']
   where w.stale_at > clock_timestamp() and w.slots > 0
   order by (x.definition ->> 'version')::int desc, w.started_at desc limit 1) n on true;
 

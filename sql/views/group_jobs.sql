@@ -7,16 +7,16 @@ select m.group_id, m.staged_id as id, coalesce(f.job_id, m.job_id) as job_id,
   coalesce(s.task_identifier, j.task_identifier) as task_identifier,
   coalesce(p.name, a.policy) as policy, coalesce(q.key, a.key) as partition,
   coalesce(s.run_at, j.run_at) as run_at, coalesce(j.attempts, 0)::int as attempts, coalesce(j.last_error, s.error) as last_error
-from :DISPATCH_POLICY_SCHEMA._private_group_jobs m
-left join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = m.staged_id
-left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.staged_id = m.staged_id
-left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = coalesce(s.partition_id, f.partition_id)
-left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+from group_jobs m
+left join staged_jobs s on s.id = m.staged_id
+left join in_flight_jobs f on f.staged_id = m.staged_id
+left join partitions q on q.id = coalesce(s.partition_id, f.partition_id)
+left join policies p on p.id = q.policy_id
 left join lateral (   -- one look at the index for each
   select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = coalesce(f.job_id, s.parked_job_id, m.job_id) limit 1
 ) j on true
 left join lateral (   -- no router knows its partition yet
-  select x.policy, x.key from :DISPATCH_POLICY_SCHEMA._private_arrivals x
+  select x.policy, x.key from arrivals x
   where q.id is null and x.partition_id = s.partition_id limit 1
 ) a on true;
 

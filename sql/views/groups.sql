@@ -3,11 +3,11 @@
 create or replace view :DISPATCH_POLICY_SCHEMA.groups as
 select g.id, g.callback ->> 'identifier' as callback, g.created_at, g.total, g.jobs_left, g.succeeded, g.failed, g.removed,
   g.dropped, g.replaced, g.gone, g.error, p.name as policy, m.staged_id as oldest_job_id
-from :DISPATCH_POLICY_SCHEMA._private_groups g
-left join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = g.callback ->> 'identifier'
-left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id
+from groups g
+left join policy_tasks t on t.task_identifier = g.callback ->> 'identifier'
+left join policies p on p.id = t.policy_id
 left join lateral (   -- one look at the index for each group
-  select min(x.staged_id) as staged_id from :DISPATCH_POLICY_SCHEMA._private_group_jobs x where x.group_id = g.id
+  select min(x.staged_id) as staged_id from group_jobs x where x.group_id = g.id
 ) m on true;
 
 comment on column :DISPATCH_POLICY_SCHEMA.groups.id is 'Its number, which the callback''s payload has as _group.id.';

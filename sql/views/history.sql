@@ -3,11 +3,11 @@
 create or replace view :DISPATCH_POLICY_SCHEMA.history as
 select h.staged_id as id, h.job_id, p.name as policy, h.partition, h.task_identifier, h.job_key, h.added_at, h.due_at,
   h.admitted_at, h.last_admitted_at, h.started_at, h.ended_at, h.outcome, h.attempts, h.error,
-  :DISPATCH_POLICY_SCHEMA._waited_by('reason', h.waited) as waited,
-  :DISPATCH_POLICY_SCHEMA._waited_by('gate', h.waited) as waited_by_gate,
+  _waited_by('reason', h.waited) as waited,
+  _waited_by('gate', h.waited) as waited_by_gate,
   h.failed_attempts, h.trace_id
-from :DISPATCH_POLICY_SCHEMA._private_history h
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = h.policy_id;
+from history h
+join policies p on p.id = h.policy_id;
 
 comment on column :DISPATCH_POLICY_SCHEMA.history.id is 'The id it had in staging; of a job that was never there Graphile Worker''s.';
 comment on column :DISPATCH_POLICY_SCHEMA.history.job_id is 'Graphile Worker''s id; null: it was never admitted.';

@@ -17,21 +17,21 @@ select j.id,
   j.attempts::int, j.max_attempts::int, j.last_error, j.created_at, j.key, j.locked_at, j.locked_by,
   coalesce(f.staged_id, s.id)
 from :GRAPHILE_WORKER_SCHEMA.jobs j
-left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.id
-left join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.parked_job_id = j.id
-left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = coalesce(f.partition_id, s.partition_id)
-left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+left join in_flight_jobs f on f.job_id = j.id
+left join staged_jobs s on s.parked_job_id = j.id
+left join partitions q on q.id = coalesce(f.partition_id, s.partition_id)
+left join policies p on p.id = q.policy_id
 -- a job that failed for good has no slot: its task tells the policy, and its flag the partition
 left join lateral (
-  select x.id, x.name from :DISPATCH_POLICY_SCHEMA._private_policy_tasks y
-  join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = y.policy_id
+  select x.id, x.name from policy_tasks y
+  join policies x on x.id = y.policy_id
   where q.id is null and y.task_identifier = j.task_identifier
 ) t on true
 left join lateral (
   select case when count(*) = 1 then min(x.key) end as key   -- two of 100,000 partitions may have one mark
-  from (select case when q.id is null then :DISPATCH_POLICY_SCHEMA._partition_mark(j.flags) end as mark offset 0) k   -- worked out once
-  join :DISPATCH_POLICY_SCHEMA._private_partitions x
-    on x.id between :DISPATCH_POLICY_SCHEMA._marked_id(k.mark, '0') and :DISPATCH_POLICY_SCHEMA._marked_id(k.mark, 'f')
+  from (select case when q.id is null then _partition_mark(j.flags) end as mark offset 0) k   -- worked out once
+  join partitions x
+    on x.id between _marked_id(k.mark, '0') and _marked_id(k.mark, 'f')
   where x.policy_id = t.id
 ) m on true;
 

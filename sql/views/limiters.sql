@@ -6,9 +6,9 @@ select p.name as policy, l.gate, l.scope_key, l.kind, n.rate, n.per,
   l.in_flight, n.cap as max,
   l.lag_ewma_ms, l.current_max, l.wake_at, l.id, (l.numbers).calendar,
   (l.numbers).shadow is true as shadow, n.share as max_per_worker, n.pools as workers
-from :DISPATCH_POLICY_SCHEMA._private_limiters l
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = l.policy_id
-cross join lateral :DISPATCH_POLICY_SCHEMA._limiter_shown(l.policy_id, l.id) n;
+from limiters l
+join policies p on p.id = l.policy_id
+cross join lateral :DISPATCH_POLICY_SCHEMA.limiter_shown(l.policy_id, l.id) n;
 
 comment on column :DISPATCH_POLICY_SCHEMA.limiters.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.limiters.gate is

@@ -3,15 +3,15 @@
 create or replace view :DISPATCH_POLICY_SCHEMA.minutes as
 select p.name as policy, m.minute, m.passes, m.pass_seconds, m.staged, m.admitted, m.denied, m.set_aside, m.dropped,
   m.succeeded, m.failed,
-  :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.waits) as wait_p50_seconds,
-  :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.waits) as wait_p95_seconds,
-  :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.lags) as lag_p50_seconds,
-  :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.lags) as lag_p95_seconds,
-  :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.runs) as run_p50_seconds,
-  :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.runs) as run_p95_seconds, m.expired, m.shadow_denied,
+  _quantile(0.5, m.waits) as wait_p50_seconds,
+  _quantile(0.95, m.waits) as wait_p95_seconds,
+  _quantile(0.5, m.lags) as lag_p50_seconds,
+  _quantile(0.95, m.lags) as lag_p95_seconds,
+  _quantile(0.5, m.runs) as run_p50_seconds,
+  _quantile(0.95, m.runs) as run_p95_seconds, m.expired, m.shadow_denied,
   m.delayed
-from :DISPATCH_POLICY_SCHEMA._private_minutes m
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = m.policy_id
+from minutes m
+join policies p on p.id = m.policy_id
 where m.minute > '-infinity';   -- that one is the totals
 
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.policy is 'Name of the policy.';

@@ -6,13 +6,13 @@ select p.name as policy, o.gate, o.scope_key as key,
   nullif(o.until_at, 'infinity') as until, o.set_by as by, o.reason,
   -- the key as a condition of its own, so that each is one look at the index
   case when o.context is not null then null when o.scope_key is null then exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.policy_id = o.policy_id and l.gate = o.gate)
+      select from limiters l where l.policy_id = o.policy_id and l.gate = o.gate)
     else exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      select from limiters l
       where l.policy_id = o.policy_id and l.gate = o.gate and l.scope_key = o.scope_key) end as seen,
   o.context as "where", o.is_hold as hold
-from :DISPATCH_POLICY_SCHEMA._private_overrides o
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = o.policy_id
+from overrides o
+join policies p on p.id = o.policy_id
 where o.until_at > statement_timestamp() and not o.taken_back;
 
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.policy is 'Name of the policy.';

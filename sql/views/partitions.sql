@@ -8,18 +8,18 @@ select p.name as policy, q.key as partition, q.shard, q.context, q.weight,
   nullif(q.breaker_until, '-infinity') as breaker_until, q.breaker_reason,
   q.probing, q.stopped_by, q.stop_reason, q.decayed_admits, q.decayed_at, q.mean_work, q.admitted_total,
   q.dropped_total, q.created_at, q.id,
-  :DISPATCH_POLICY_SCHEMA._shown_reason(
+  _shown_reason(
     p.paused_until, q.paused_until, q.held_until, q.breaker_until, q.denied_reason) as reason
-from :DISPATCH_POLICY_SCHEMA._private_partitions q
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
-left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on
+from partitions q
+join policies p on p.id = q.policy_id
+left join limiters l on l.id = q.blocked_on
 -- once for all: asked for each partition, 50 partitions beside 10,000 jobs in flight took 46 s
 left join (
-  select x.partition_id, count(*)::int as jobs from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x group by x.partition_id
+  select x.partition_id, count(*)::int as jobs from in_flight_jobs x group by x.partition_id
 ) f on f.partition_id = q.id
 -- what the router has not counted yet
 left join (
-  select x.partition_id, sum(x.jobs)::int as jobs from :DISPATCH_POLICY_SCHEMA._private_arrivals x group by x.partition_id
+  select x.partition_id, sum(x.jobs)::int as jobs from arrivals x group by x.partition_id
 ) a on a.partition_id = q.id;
 
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.policy is 'Name of the policy.';

@@ -7,7 +7,7 @@ create or replace view :DISPATCH_POLICY_SCHEMA.past_limits as
 select a.id, a.policy, a.gate, a.scope_key as key, a.detail -> 'where' as "where",
   a.detail -> 'set' as set, a.verb = 'hold' as hold, t.from_at as "from", e.at as ended_at, e.verb as ended_by_verb,
   e.by as ended_by, e.reason as end_reason, e.at <= t.from_at as never_began, a.by, a.reason
-from :DISPATCH_POLICY_SCHEMA._private_audit a
+from audit a
 cross join lateral (
   select coalesce((a.detail ->> 'from')::timestamptz, a.at) as from_at,
     coalesce((a.detail ->> 'until')::timestamptz, 'infinity') as until_at
@@ -18,7 +18,7 @@ cross join lateral (
     select t.until_at as at, null::text as verb, null::text as by, null::text as reason, null::bigint as id
     union all
     select case when c.verb <> 'set_limit' or t.from_at >= n.from_at then c.at else n.from_at end, c.verb, c.by, c.reason, c.id
-    from :DISPATCH_POLICY_SCHEMA._private_audit c
+    from audit c
     cross join lateral (
       select coalesce((c.detail ->> 'from')::timestamptz, c.at) as from_at,
         coalesce((c.detail ->> 'until')::timestamptz, 'infinity') as until_at
@@ -30,7 +30,7 @@ cross join lateral (
       and (c.verb = 'clear_limit' or (c.verb = 'set_limit' and t.from_at < n.until_at)
         or (c.verb = 'hold' and a.verb = 'hold' and n.until_at > t.until_at))
     union all
-    select c.at, c.verb, c.by, c.reason, c.id from :DISPATCH_POLICY_SCHEMA._private_audit c
+    select c.at, c.verb, c.by, c.reason, c.id from audit c
     where c.policy = a.policy and c.gate is null and c.id > a.id and c.verb = 'remove_policy'
   ) x order by x.at, x.id nulls first limit 1
 ) e

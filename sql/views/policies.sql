@@ -4,28 +4,28 @@ create or replace view :DISPATCH_POLICY_SCHEMA.policies as
 select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > statement_timestamp() as paused,
   nullif(p.paused_until, '-infinity') as paused_until, p.paused_by, p.pause_reason,
   coalesce(q.partitions, 0) as partitions,
-  (select coalesce(sum(l.in_flight), 0)::int from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  (select coalesce(sum(l.in_flight), 0)::int from limiters l
     where l.id = p.ahead_limiter_id) as in_flight,
   -- counted, and not counted yet, and without a partition
   (coalesce(q.staged, 0)
-    + (select coalesce(sum(a.jobs), 0) from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p.name)
-    + (select count(*) from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.policy = p.name))::int as staged,
-  not exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
+    + (select coalesce(sum(a.jobs), 0) from arrivals a where a.policy = p.name)
+    + (select count(*) from keyless_jobs k where k.policy = p.name))::int as staged,
+  not exists (select from workers w
     where w.stale_at > statement_timestamp() and w.tasks && array(   -- its jobs are of these, also if another has them now
       select t.value from jsonb_array_elements_text(p.definition -> 'tasks') t))
-    or not exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
+    or not exists (select from workers w
       where w.stale_at > statement_timestamp() and w.definitions ? p.name) as orphaned,
-  (select count(distinct w.definitions #>> array[p.name, 'hash'])::int from :DISPATCH_POLICY_SCHEMA._private_workers w
+  (select count(distinct w.definitions #>> array[p.name, 'hash'])::int from workers w
     where w.stale_at > statement_timestamp() and (w.definitions #>> array[p.name, 'version'])::int = p.version)
     as live_definitions,
-  exists (select from :DISPATCH_POLICY_SCHEMA._private_resolutions r where r.policy = p.name) as resolving,
-  coalesce((select least(e.jobs, 2147483647) from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id), 0)::int
+  exists (select from resolutions r where r.policy = p.name) as resolving,
+  coalesce((select least(e.jobs, 2147483647) from ended_elsewhere e where e.policy_id = p.id), 0)::int
     as ended_elsewhere,
-  (select e.last_at from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id) as ended_elsewhere_at,
+  (select e.last_at from ended_elsewhere e where e.policy_id = p.id) as ended_elsewhere_at,
   p.paused_with_all and p.paused_until > statement_timestamp() as paused_with_all,
   array(
-    select distinct x.name from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
-    join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = t.policy_id
+    select distinct x.name from policy_tasks t
+    join policies x on x.id = t.policy_id
     where t.policy_id <> p.id and p.definition -> 'tasks' ? t.task_identifier order by x.name) as tasks_taken_by,
   d.newest_version,
   case
@@ -33,10 +33,10 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
     when d.newest_version = p.version then 'newest'
     when d.lives then 'workers'
     else 'no_worker' end as in_force_because
-from :DISPATCH_POLICY_SCHEMA._private_policies p
+from policies p
 left join (   -- once for all policies. A left join: who asks for names alone has no partition counted
   select x.policy_id, count(*)::int as partitions, sum(x.staged) as staged
-  from :DISPATCH_POLICY_SCHEMA._private_partitions x group by x.policy_id
+  from partitions x group by x.policy_id
 ) q on q.policy_id = p.id
 left join lateral (
   select max(x.version) as newest_version, bool_or(x.newest_live) as lives, bool_or(x.newest_live and x.in_force) as has

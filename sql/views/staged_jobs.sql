@@ -6,18 +6,18 @@ select s.id, coalesce(p.name, a.policy, t.name) as policy, coalesce(q.key, a.key
   s.error, s.failures::int, s.retry_at,
   case when s.partition_id is null then 'waiting_key' when s.retry_at is not null then 'set_aside'
     when not s.due and s.run_at > statement_timestamp() then 'not_due'
-    else :DISPATCH_POLICY_SCHEMA._shown_reason(
+    else _shown_reason(
       p.paused_until, q.paused_until, q.held_until, q.breaker_until, q.denied_reason) end as reason,
   s.expires_at, s.debounced_until, s.partition_id
-from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
-left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+from staged_jobs s
+left join partitions q on q.id = s.partition_id
+left join policies p on p.id = q.policy_id
 left join lateral (
-  select a.policy, a.key from :DISPATCH_POLICY_SCHEMA._private_arrivals a where q.id is null and a.partition_id = s.partition_id limit 1
+  select a.policy, a.key from arrivals a where q.id is null and a.partition_id = s.partition_id limit 1
 ) a on true
 left join lateral (
-  select x.name from :DISPATCH_POLICY_SCHEMA._private_policy_tasks y
-  join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = y.policy_id
+  select x.name from policy_tasks y
+  join policies x on x.id = y.policy_id
   where p.id is null and y.task_identifier = s.task_identifier
 ) t on true
 where s.due or not s.due;   -- true of all: the jobs of a partition are in two indexes, and PostgreSQL reads both only if told so

@@ -2,31 +2,31 @@
 create or replace view :DISPATCH_POLICY_SCHEMA.stops as
 select null::text as policy, null::text as partition, 'pause' as kind, nullif(a.until_at, 'infinity') as until,
   a.set_by as by, a.reason, true as seen
-from :DISPATCH_POLICY_SCHEMA._private_pause_of_all a where a.until_at > statement_timestamp()
+from pause_of_all a where a.until_at > statement_timestamp()
 union all
 select p.name, null, 'pause', nullif(p.paused_until, 'infinity'), p.paused_by, p.pause_reason, true
-from :DISPATCH_POLICY_SCHEMA._private_policies p where p.paused_until > statement_timestamp()
+from policies p where p.paused_until > statement_timestamp()
 union all
 select p.name, q.key, 'pause', nullif(q.paused_until, 'infinity'), q.stopped_by, q.stop_reason, q.arrival_id > 0
-from :DISPATCH_POLICY_SCHEMA._private_partitions q
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+from partitions q
+join policies p on p.id = q.policy_id
 where q.paused_until > '-infinity' and q.paused_until > statement_timestamp()   -- the first lets it use the index
 union all
 select p.name, q.key, 'hold', q.held_until, q.stopped_by, q.stop_reason, q.arrival_id > 0
-from :DISPATCH_POLICY_SCHEMA._private_partitions q
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+from partitions q
+join policies p on p.id = q.policy_id
 where q.held_until > '-infinity' and q.held_until > statement_timestamp()
 union all
 select p.name, q.key, 'breaker', q.breaker_until, 'breaker', q.breaker_reason, true
-from :DISPATCH_POLICY_SCHEMA._private_partitions q
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+from partitions q
+join policies p on p.id = q.policy_id
 where q.breaker_until > '-infinity' and q.breaker_until > statement_timestamp()
 union all
 -- those that the router has not applied yet
 select a.policy, a.key, case when a.pause ->> 'until' is not null then 'pause' else 'hold' end,
   nullif(coalesce(a.pause ->> 'until', a.pause ->> 'held')::timestamptz, 'infinity'), a.pause ->> 'by', a.pause ->> 'reason',
   false
-from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+from arrivals a
 where a.pause is not null and coalesce(a.pause ->> 'until', a.pause ->> 'held')::timestamptz > statement_timestamp();
 
 comment on column :DISPATCH_POLICY_SCHEMA.stops.policy is 'Name of the policy; null: all policies, also those to come.';

@@ -2,7 +2,7 @@
 create or replace view :DISPATCH_POLICY_SCHEMA.workers as
 select w.pool_id, w.slots, w.tasks, w.host, w.pid, w.started_at, w.heartbeat_at, w.stale_at > statement_timestamp() as alive,
   w.stale_at, array(select jsonb_object_keys(w.definitions) order by 1) as policies
-from :DISPATCH_POLICY_SCHEMA._private_workers w where w.buried_at is null;
+from workers w where w.buried_at is null;
 
 comment on column :DISPATCH_POLICY_SCHEMA.workers.pool_id is 'Graphile Worker''s id of the pool.';
 comment on column :DISPATCH_POLICY_SCHEMA.workers.slots is 'Jobs it runs at once, at most.';

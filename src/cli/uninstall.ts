@@ -1,5 +1,6 @@
 import { isInstalled } from "../db/installed.ts";
 import { looking } from "../db/looking.ts";
+import { internalOf } from "../db/sql-files.ts";
 import { status } from "../operate/status.ts";
 import { TICK_TASK } from "../policy/job.ts";
 import { defineCommand, EXIT, type Exit } from "./command.ts";
@@ -41,7 +42,7 @@ export const command = defineCommand({
       say(`Dropped ${some(expired, "job")}, because they had expired.`);
       say(`Unlocked ${some(unlocked, "job")} of workers that were killed.`);
       say(`Removed ${some(tickJobs, "job")} of the task ${TICK_TASK}.`);
-      say(`Dropped the schema "${schema}".`);
+      say(`Dropped the schemas "${schema}" and "${internalOf(schema)}".`);
     }
     return EXIT.done;
   },

@@ -11,12 +11,12 @@ export interface HistoryPlace {
 }
 
 /** A sweep deletes what is no longer used. Each is one call and one transaction. */
-export function collecting({ schema, rows, first, count }: Statements) {
+export function collecting({ internal, rows, first, count }: Statements) {
   return {
     /** Parked jobs that a job of the same key replaced, which has gone since. */
     sweepReplaced: (client: Queryable) => count(client, "_sweep_replaced()"),
 
-    forgetTakenOver: (client: Queryable) => rows(client, `select ${schema}._forget_taken_over()`),
+    forgetTakenOver: (client: Queryable) => rows(client, `select ${internal}._forget_taken_over()`),
 
     /** Forgets job keys whose time is over. Returns how many rows it has looked at. */
     forgetKeys: (client: Queryable) => count(client, "_forget_keys(pg_catalog.clock_timestamp())"),
@@ -47,7 +47,7 @@ export function collecting({ schema, rows, first, count }: Statements) {
     closeHistory: (client: Queryable, { policy_id, staged_id }: HistoryPlace) =>
       first<HistoryPlace>(
         client,
-        `select policy_id, staged_id from ${schema}._close_history(pg_catalog.clock_timestamp(), ${parameters("int", "id")})`,
+        `select policy_id, staged_id from ${internal}._close_history(pg_catalog.clock_timestamp(), ${parameters("int", "id")})`,
         [policy_id, staged_id],
       ),
 
@@ -58,7 +58,7 @@ export function collecting({ schema, rows, first, count }: Statements) {
     closeGroups: (client: Queryable, after: string) =>
       first<{ staged_id: string | null }>(
         client,
-        `select staged_id from ${schema}._close_groups(${parameters("id")})`,
+        `select staged_id from ${internal}._close_groups(${parameters("id")})`,
         [after],
       ),
 
@@ -67,7 +67,7 @@ export function collecting({ schema, rows, first, count }: Statements) {
       count(
         client,
         `_collect_old(${parameters("text", "text")}, pg_catalog.clock_timestamp(), ${parameter(3, "interval")})`,
-        [`_private_${old}`, TIMES[old], interval(keptForMs)],
+        [old, TIMES[old], interval(keptForMs)],
       ),
   };
 }

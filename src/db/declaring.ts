@@ -13,7 +13,7 @@ export interface DeclaringProcess {
  * Policies, and the limits that a new definition gives to existing partitions. It is long because it is a list: a method a
  * statement.
  */
-export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
+export function declaring({ schema, internal, rowsAsIs, rows, first }: Statements) {
   return {
     declare: (
       client: Queryable,
@@ -24,7 +24,7 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
     ) =>
       first<{ in_force: boolean; to_resolve: boolean }>(
         client,
-        `select * from ${schema}._declare_policy(${parameters("jsonb", "text", "jsonb", "time", "text", "int")})`,
+        `select * from ${internal}._declare_policy(${parameters("jsonb", "text", "jsonb", "time", "text", "int")})`,
         [JSON.stringify(definition), hash, JSON.stringify(settings), by.startedAt, by.host, by.pid],
       ),
 
@@ -39,14 +39,14 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
       (
         await rowsAsIs<{ task: string }>(
           client,
-          `select task_identifier as task from ${schema}._private_policy_tasks`,
+          `select task_identifier as task from ${internal}.policy_tasks`,
         )
       ).map((row) => row.task),
 
     partitionsToResolve: (client: Queryable, policy: string, after: string | null, limit: number) =>
       rowsAsIs<{ id: string; key: string; context: JsonObject; arrival_id: string }>(
         client,
-        `select * from ${schema}._partitions_to_resolve(${parameters("text", "uuid", "int")})`,
+        `select * from ${internal}._partitions_to_resolve(${parameters("text", "uuid", "int")})`,
         [policy, after, limit],
       ),
 
@@ -54,7 +54,7 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
     resolutions: (client: Queryable) =>
       rowsAsIs<{ policy: string; hash: string; after: string | null }>(
         client,
-        `select policy, definition_hash as hash, after from ${schema}._private_resolutions`,
+        `select policy, definition_hash as hash, after from ${internal}.resolutions`,
       ),
 
     /** False: somebody else goes on from this place, or another definition is in force. */
@@ -67,7 +67,7 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
       (
         await first<{ goes_on: boolean }>(
           client,
-          `select ${schema}._resolve_again(${parameters("text", "text", "uuid", "uuid", "json")}) as goes_on`,
+          `select ${internal}._resolve_again(${parameters("text", "text", "uuid", "uuid", "json")}) as goes_on`,
           [policy, hash, after, last, JSON.stringify(partitions)],
         )
       ).goes_on,
@@ -80,7 +80,7 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
     ) =>
       rowsAsIs<{ id: string; key: string; context: JsonObject; arrival_id: string; fits: boolean }>(
         client,
-        `select * from ${schema}._contexts_to_refresh(${parameters("text", "text", "jsonb", "uuid", "int")})`,
+        `select * from ${internal}._contexts_to_refresh(${parameters("text", "text", "jsonb", "uuid", "int")})`,
         [asked.policy, asked.partition, asked.where, asked.after, limit],
       ),
 
@@ -97,7 +97,7 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
     ) =>
       first<{ changed: number; stale: readonly string[] }>(
         client,
-        `select * from ${schema}._refresh_contexts(${parameters("text", "text", "json", "text", "text")})`,
+        `select * from ${internal}._refresh_contexts(${parameters("text", "text", "json", "text", "text")})`,
         [policy, hash, JSON.stringify(partitions), reason, by],
       ),
 
@@ -109,7 +109,7 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
     ) =>
       first<{ partitions: number; staged: number; in_flight: number }>(
         client,
-        `select * from ${schema}._refresh_reach(${parameters("text", "text", "uuids")})`,
+        `select * from ${internal}._refresh_reach(${parameters("text", "text", "uuids")})`,
         [policy, hash, ids],
       ),
 
@@ -118,7 +118,7 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
       (
         await rows<{ policy: string }>(
           client,
-          `select * from ${schema}._other_definitions(${parameters("text")}) as policy`,
+          `select * from ${internal}._other_definitions(${parameters("text")}) as policy`,
           [poolId],
         )
       ).map(({ policy }) => policy),
@@ -127,12 +127,12 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
     newerDefinitions: (client: Queryable, poolId: string) =>
       rows<{ policy: string; own_version: number; in_force_version: number }>(
         client,
-        `select * from ${schema}._newer_definitions(${parameters("text")})`,
+        `select * from ${internal}._newer_definitions(${parameters("text")})`,
         [poolId],
       ),
 
     workerDeclares: (client: Queryable, poolId: string, definitions: object) =>
-      rows(client, `select ${schema}._worker_declares(${parameters("text", "jsonb")})`, [
+      rows(client, `select ${internal}._worker_declares(${parameters("text", "jsonb")})`, [
         poolId,
         JSON.stringify(definitions),
       ]),

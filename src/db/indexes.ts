@@ -1,7 +1,7 @@
 import { type Schemas, sqlFiles, withSchemas } from "./sql-files.ts";
 
 const CREATED = /^create (?:unique )?index (\w+) on [^;]*/gm;
-const DROPPED = /^drop index (?:if exists )?:DISPATCH_POLICY_SCHEMA\.(\w+)/gm;
+const DROPPED = /^drop index (?:if exists )?(\w+)/gm;
 
 /** The indexes that the migrations create, each with its statement. Those of keys are not among them. */
 export function indexes(schemas: Schemas): ReadonlyMap<string, string> {
@@ -9,7 +9,7 @@ export function indexes(schemas: Schemas): ReadonlyMap<string, string> {
   for (const { text } of sqlFiles("migrations")) {
     for (const [, dropped = ""] of text.matchAll(DROPPED)) found.delete(dropped);
     for (const [statement, created = ""] of text.matchAll(CREATED))
-      found.set(created, withSchemas(statement, schemas));
+      found.set(created, withSchemas(statement.replace(" on ", " on :DISPATCH_POLICY_INTERNAL."), schemas));
   }
   return found;
 }

@@ -8,6 +8,7 @@ import { rethrowPlainly } from "./rethrow-plainly.ts";
 import {
   describedIn,
   functions,
+  internalOf,
   migrationNumber,
   packageVersion,
   type Schemas,
@@ -62,9 +63,10 @@ async function bringUpToDate(
   if (known && known.hash !== hash) await checkWorkerSchema(client, schemas);
   if (known?.migration === latest && !isOutdated(known, hash)) return;
   await inTransaction(client, async () => {
-    // names in views, defaults and checks are resolved now, and must not find anybody else's function or operator
-    await client.query("set local search_path = pg_catalog, pg_temp");
     await bootstrap(client, schemas);
+    // What is made goes into the first schema. Names in views, defaults and checks are resolved now, and must not find anybody
+    // else's function or operator: PostgreSQL looks in pg_catalog first.
+    await client.query(withSchemas("set local search_path = :DISPATCH_POLICY_INTERNAL, pg_temp", schemas));
     await applyMigrations(client, schemas, migrations);
     const state = await readState(client, schemas);
     if (!state || !isOutdated(state, hash)) return;
@@ -102,9 +104,11 @@ export async function schemaState(client: Queryable, schema: string): Promise<Sc
   };
 }
 
+const migrationsOf = ({ own }: Schemas) => `${pg.escapeIdentifier(internalOf(own))}.migrations`;
+
 /** Null if this package's schema does not exist yet. */
 async function readState(client: Queryable, schemas: Schemas): Promise<State | null> {
-  const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
+  const table = migrationsOf(schemas);
   const { rows } = await client.query("select pg_catalog.to_regclass($1) is not null as there", [table]);
   if (!rows[0].there) return null;
   const { rows: last } = await client.query(
@@ -159,17 +163,19 @@ const DUPLICATES = new Set<unknown>(["23505", "42P06", "42P07"]);
  * @throws {MadeMeanwhile} after it has waited for another session that made them: "if not exists" does not look again
  */
 async function bootstrap(client: ClientBase, schemas: Schemas): Promise<void> {
-  const { rows } = await client.query("select to_regnamespace($1) is not null as there", [
-    pg.escapeIdentifier(schemas.own),
-  ]);
+  const { rows } = await client.query(
+    `select pg_catalog.format('create schema %I;', s.name) as made from pg_catalog.unnest($1::pg_catalog.text[]) s (name)
+     where not exists (select from pg_catalog.pg_namespace n where n.nspname = s.name)`,
+    [[schemas.own, internalOf(schemas.own)]],
+  );
   const made = client.query(
     withSchemas(
       // "if not exists" asks for CREATE on the database also where the schema is there
-      `${rows[0].there ? "" : "create schema :DISPATCH_POLICY_SCHEMA;"}
-       create table if not exists :DISPATCH_POLICY_SCHEMA._private_migrations (
+      `${rows.map((row) => row.made).join("")}
+       create table if not exists :DISPATCH_POLICY_INTERNAL.migrations (
          id int primary key, name text not null, at timestamptz not null default now(),
          routines_hash text, routines_version int[]);
-       lock table :DISPATCH_POLICY_SCHEMA._private_migrations in share row exclusive mode;`,
+       lock table :DISPATCH_POLICY_INTERNAL.migrations in share row exclusive mode;`,
       schemas,
     ),
   );
@@ -183,7 +189,7 @@ async function applyMigrations(
   schemas: Schemas,
   migrations: readonly SqlFile[],
 ): Promise<void> {
-  const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
+  const table = migrationsOf(schemas);
   const there = (await readState(client, schemas))?.migration ?? 0;
   const latest = migrationNumber(migrations.at(-1) as SqlFile);
   if (there > latest) {
@@ -209,7 +215,7 @@ async function applyRoutines(
   for (const file of routines) {
     await client.query(withSchemas(file.text, schemas));
   }
-  const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
+  const table = migrationsOf(schemas);
   await client.query(
     `update ${table} set routines_hash = $1, routines_version = $2 where id = (select max(id) from ${table})`,
     [hash, packageVersion()],
@@ -230,13 +236,16 @@ async function describeRoutines(
      from json_to_recordset($1) d (kind text, name text, comment text)
      cross join lateral (
        select p.oid::regprocedure::text as name, obj_description(p.oid, 'pg_proc') as comment from pg_proc p
-       where d.kind = 'routine' and p.proname = d.name and p.pronamespace = $2::regnamespace
+       where d.kind = 'routine' and p.proname = d.name and p.pronamespace = any($2::regnamespace[])
        union all
        select c.oid::regclass::text, obj_description(c.oid, 'pg_class') from pg_class c
-       where d.kind = 'view' and c.relkind = 'v' and c.relname = d.name and c.relnamespace = $2::regnamespace
+       where d.kind = 'view' and c.relkind = 'v' and c.relname = d.name and c.relnamespace = any($2::regnamespace[])
      ) o
      where o.comment is distinct from d.comment`,
-    [JSON.stringify(routines.flatMap(describedIn)), pg.escapeIdentifier(schemas.own)],
+    [
+      JSON.stringify(routines.flatMap(describedIn)),
+      [schemas.own, internalOf(schemas.own)].map((name) => pg.escapeIdentifier(name)),
+    ],
   );
   await client.query(rows.map(({ statement }) => statement).join(";\n"));
 }

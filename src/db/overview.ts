@@ -14,7 +14,7 @@ export interface PageOfContext {
  * Sums and lists over views, for pages that show the state of everything. They count no jobs beyond a given number. It is long
  * because it is a list: a method a statement.
  */
-export function overview({ schema, rowsAsIs }: Statements) {
+export function overview({ schema, internal, rowsAsIs }: Statements) {
   return {
     /** How many jobs each policy has admitted since its partitions were made. */
     admittedTotals: (client: Queryable) =>
@@ -119,7 +119,7 @@ export function overview({ schema, rowsAsIs }: Statements) {
     partitionId: async (client: Queryable, policy: string, partition: string) => {
       const [row] = await rowsAsIs<{ id: string }>(
         client,
-        `select ${schema}._partition_id(${parameters("text", "text")}) as id`,
+        `select ${internal}._partition_id(${parameters("text", "text")}) as id`,
         [policy, partition],
       );
       return (row as { id: string }).id;

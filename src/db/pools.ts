@@ -27,7 +27,7 @@ const BEAT = parameters(
 );
 
 /** Worker pools and their leases. It is long because it is a list: a method a statement. */
-export function pools({ schema, rows }: Statements) {
+export function pools({ internal, rows }: Statements) {
   const leasesOf = async (client: Queryable, text: string, values: unknown[]) =>
     (await rows<Lease>(client, text, values)).map((lease) => ({
       ...lease,
@@ -49,7 +49,7 @@ export function pools({ schema, rows }: Statements) {
       },
       bid: { policies: readonly string[]; shards: readonly string[] | null; ttlMs: number; bids: boolean },
     ) =>
-      leasesOf(client, `select * from ${schema}._beat(${BEAT})`, [
+      leasesOf(client, `select * from ${internal}._beat(${BEAT})`, [
         pool.id,
         pool.slots,
         pool.tasks,
@@ -67,7 +67,7 @@ export function pools({ schema, rows }: Statements) {
     leases: (client: Queryable, policies: readonly string[]) =>
       leasesOf(
         client,
-        `select * from ${schema}._lease('', ${parameters("texts")}, null, interval '0', false)`,
+        `select * from ${internal}._lease('', ${parameters("texts")}, null, interval '0', false)`,
         [policies],
       ),
 
@@ -75,19 +75,19 @@ export function pools({ schema, rows }: Statements) {
       (
         await rows<{ task: string }>(
           client,
-          `select * from ${schema}._tasks_without_worker(${parameters("texts")})`,
+          `select * from ${internal}._tasks_without_worker(${parameters("texts")})`,
           [tasks],
         )
       ).map(({ task }) => task),
 
     /** The pool is connected through a pooler in transaction mode. */
     workerPooled: (client: Queryable, poolId: string) =>
-      rows(client, `select ${schema}._worker_pooled(${parameters("text")})`, [poolId]),
+      rows(client, `select ${internal}._worker_pooled(${parameters("text")})`, [poolId]),
 
     workerEnded: (client: Queryable, poolId: string) =>
-      rows(client, `select ${schema}._worker_ended(${parameters("text")})`, [poolId]),
+      rows(client, `select ${internal}._worker_ended(${parameters("text")})`, [poolId]),
 
     stepDown: (client: Queryable, holder: string) =>
-      rows(client, `select ${schema}._step_down(${parameters("text")})`, [holder]),
+      rows(client, `select ${internal}._step_down(${parameters("text")})`, [holder]),
   };
 }

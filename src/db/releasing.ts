@@ -74,7 +74,7 @@ export interface FinishedJob {
 }
 
 /** The ends of jobs in flight. */
-export function releasing({ schema, first }: Statements) {
+export function releasing({ internal, first }: Statements) {
   return {
     /**
      * Releases jobs. `left_ids` are the jobs to be tried again. `may_end` says how many of a worker pool's jobs may end
@@ -89,7 +89,7 @@ export function releasing({ schema, first }: Statements) {
       }>(
         client,
         `select left_ids, may_end, handed_on, case when is_recorded then null else ${COMMITS_AT_EASE} end
-         from ${schema}._release(${parameters("json")}, null, ${parameter(2, "boolean")})`,
+         from ${internal}._release(${parameters("json")}, null, ${parameter(2, "boolean")})`,
         [JSON.stringify(asSent(jobs)), handsOn],
       ),
   };

@@ -11,7 +11,7 @@ export interface Figure {
   readonly value: number;
 }
 
-/** What the SQL function `_recorded_load` returns. Times are texts, as JSON has them. */
+/** What the SQL function `recorded_load` returns. Times are texts, as JSON has them. */
 export interface RecordedLoad {
   readonly now: string;
   readonly from: string;
@@ -57,14 +57,14 @@ export interface RecordedOverride {
 }
 
 /** What passes and releases have done: figures by minute, and totals. */
-export function rollingUp({ schema, rows, rowsAsIs, first, count }: Statements) {
+export function rollingUp({ schema, internal, rows, rowsAsIs, first, count }: Statements) {
   return {
     /** Returns how many rows were folded. `most` or more: more are left. */
     foldActivity: (client: Queryable, most: number) =>
       count(client, `_fold_activity(${parameter(1, "int")})`, [most]),
 
     countRepairs: (client: Queryable, repaired: Readonly<Record<string, number>>) =>
-      rows(client, `select ${schema}._count_repairs(${parameter(1, "json")}::pg_catalog.jsonb)`, [
+      rows(client, `select ${internal}._count_repairs(${parameter(1, "json")}::pg_catalog.jsonb)`, [
         JSON.stringify(repaired),
       ]),
 
@@ -73,7 +73,7 @@ export function rollingUp({ schema, rows, rowsAsIs, first, count }: Statements) 
       (
         await first<{ recorded: RecordedLoad | null }>(
           client,
-          `select ${schema}._recorded_load(${parameters("text", "number")}) as recorded`,
+          `select ${schema}.recorded_load(${parameters("text", "number")}) as recorded`,
           [policy, seconds],
         )
       ).recorded,

@@ -90,18 +90,18 @@ function valuesOf({ jobId, revision, attempt, poolId, lockedAt }: Attempt) {
 }
 
 /** The starts of jobs that were handed to Graphile Worker. It is long because it is a list: a method a statement. */
-export function running({ schema, first, rows }: Statements) {
+export function running({ internal, first, rows }: Statements) {
   return {
     startAttempt: (client: Queryable, attempt: Attempt, { ticket, unanswered }: Asking) =>
       first<OccupiedSlot | undefined>(
         client,
-        `select ${SLOT} from ${schema}._start_attempt(${parameters(...ASKING)})`,
+        `select ${SLOT} from ${internal}._start_attempt(${parameters(...ASKING)})`,
         [...valuesOf(attempt), ticket, unanswered],
       ),
 
     /** Answers a start of a later attempt. */
     stillRuns: (client: Queryable, jobId: string, admission: string, attempt: number, poolId: string) =>
-      rows(client, `select ${schema}._still_runs(${parameters("id", "id", "int", "text")})`, [
+      rows(client, `select ${internal}._still_runs(${parameters("id", "id", "int", "text")})`, [
         ...[jobId, admission, attempt, poolId],
       ]),
 
@@ -110,15 +110,15 @@ export function running({ schema, first, rows }: Statements) {
       const slot = await first<(OccupiedSlot & { shares: string }) | undefined>(
         client,
         `select ${SLOT}, (
-           select coalesce(json_agg(s), '[]')::text from ${schema}._shares_of(${parameters("id")}) s) as shares
-         from ${schema}._start_attempt(${parameters(...ASKING)})`,
+           select coalesce(json_agg(s), '[]')::text from ${internal}._shares_of(${parameters("id")}) s) as shares
+         from ${internal}._start_attempt(${parameters(...ASKING)})`,
         [...valuesOf(attempt), ticket, unanswered],
       );
       return slot && { ...slot, shares: JSON.parse(slot.shares) as Share[] };
     },
 
     sharesOf: (client: Queryable, jobId: string) =>
-      rows<Share>(client, `select gate, key, max, forced from ${schema}._shares_of(${parameters("id")})`, [
+      rows<Share>(client, `select gate, key, max, forced from ${internal}._shares_of(${parameters("id")})`, [
         jobId,
       ]),
 
@@ -127,7 +127,7 @@ export function running({ schema, first, rows }: Statements) {
       (
         await first<{ sent: boolean }>(
           client,
-          `select ${schema}._send_back(
+          `select ${internal}._send_back(
              ${parameters("id", "int", "int", "text", "id", "texts", "json")}, null) as sent`,
           [
             attempt.jobId,
@@ -144,7 +144,7 @@ export function running({ schema, first, rows }: Statements) {
     cancelledJobs: (client: Queryable) =>
       rows<CancelledJob>(
         client,
-        `select job_id::text as "jobId", admission::text, by, reason from ${schema}._cancelled_jobs()`,
+        `select job_id::text as "jobId", admission::text, by, reason from ${internal}._cancelled_jobs()`,
       ),
 
     /** The admission of the job that this one replaced in its row, under its key, if that one still occupies a slot. */
@@ -152,7 +152,7 @@ export function running({ schema, first, rows }: Statements) {
       (
         await first<{ admission: string | null }>(
           client,
-          `select ${schema}._replaced_admission(${parameters("id", "int")})::text as admission`,
+          `select ${internal}._replaced_admission(${parameters("id", "int")})::text as admission`,
           [jobId, revision],
         )
       ).admission,
@@ -166,7 +166,7 @@ export function running({ schema, first, rows }: Statements) {
       first<CaughtJob>(
         client,
         `select verdict, staged_id::text as "stagedId", admission::text
-         from ${schema}._catch_unadmitted(${parameters(...ATTEMPT, "json", "json", "text")}, null)`,
+         from ${internal}._catch_unadmitted(${parameters(...ATTEMPT, "json", "json", "text")}, null)`,
         [...valuesOf(attempt), JSON.stringify(withoutPayloads(job.batch)), job.payload, job.unmanaged],
       ),
 
@@ -174,14 +174,14 @@ export function running({ schema, first, rows }: Statements) {
     keepsJob: (client: Queryable, attempt: Attempt) =>
       first<{ keeps: boolean; now: Date }>(
         client,
-        `select ${schema}._keeps_job(${parameters("id", "int", "text", "time")}) as keeps, pg_catalog.clock_timestamp() as now`,
+        `select ${internal}._keeps_job(${parameters("id", "int", "text", "time")}) as keeps, pg_catalog.clock_timestamp() as now`,
         [attempt.jobId, attempt.attempt, attempt.poolId, attempt.lockedAt],
       ),
 
     scopeOf: (client: Queryable, jobId: string, gate: string | null) =>
       first<{ policy: string; partition: string; scope_key: string | null } | undefined>(
         client,
-        `select * from ${schema}._scope_of(${parameters("id", "text")})`,
+        `select * from ${internal}._scope_of(${parameters("id", "text")})`,
         [jobId, gate],
       ),
   };

@@ -2,7 +2,7 @@ import { parameter } from "./parameters.ts";
 import type { Queryable, Statements } from "./statements.ts";
 
 /** What this package asks of the PostgreSQL server itself. */
-export function server({ schema, rowsAsIs }: Statements) {
+export function server({ internal, rowsAsIs }: Statements) {
   return {
     /** How far the clock here is behind the database's, and how wrong that may be, both in milliseconds. */
     clockBehindMs: async (client: Queryable) => {
@@ -34,7 +34,7 @@ export function server({ schema, rowsAsIs }: Statements) {
         `select pg_catalog.pg_cancel_backend(pid) from pg_catalog.pg_stat_activity
          where pid = ${parameter(1, "int")} and state = 'active' and usename = current_user and datname = pg_catalog.current_database()
            and pg_catalog.strpos(query, ${parameter(2, "text")}) > 0`,
-        [pid, `${schema}._`],
+        [pid, `${internal}._`],
       ),
   };
 }

@@ -3,6 +3,14 @@ import path from "node:path";
 import pg from "pg";
 import { ownFile, VERSION } from "../own-files.ts";
 
+/**
+ * The schema with the tables and the functions that nobody calls. A statement may name it as :DISPATCH_POLICY_INTERNAL; the
+ * functions and views have it in their search path.
+ */
+export function internalOf(schema: string): string {
+  return `${schema}_internal`;
+}
+
 /** The two PostgreSQL schemas that a statement may name, unquoted. */
 export interface Schemas {
   readonly worker: string;
@@ -71,7 +79,7 @@ export interface Described {
   readonly comment: string;
 }
 
-const CREATED = /^create or replace (function|aggregate|view) :DISPATCH_POLICY_SCHEMA\.(\w+)/gm;
+const CREATED = /^create or replace (function|aggregate|view) (?::DISPATCH_POLICY_SCHEMA\.)?(\w+)/gm;
 
 /** What a file creates, each with the first paragraph of the file's header. */
 export function describedIn({ text }: SqlFile): readonly Described[] {
@@ -99,14 +107,17 @@ function firstParagraph(text: string): string {
 export function withSchemas(text: string, schemas: Schemas): string {
   const names: Record<string, string> = {
     DISPATCH_POLICY_SCHEMA: schemas.own,
+    DISPATCH_POLICY_INTERNAL: internalOf(schemas.own),
     GRAPHILE_WORKER_SCHEMA: schemas.worker,
   };
   return text
-    .replace(/:'(DISPATCH_POLICY_SCHEMA|GRAPHILE_WORKER_SCHEMA)'/g, (_, name: string) =>
-      pg.escapeLiteral(names[name] as string),
+    .replace(
+      /:'(DISPATCH_POLICY_SCHEMA|DISPATCH_POLICY_INTERNAL|GRAPHILE_WORKER_SCHEMA)'/g,
+      (_, name: string) => pg.escapeLiteral(names[name] as string),
     )
-    .replace(/:(DISPATCH_POLICY_SCHEMA|GRAPHILE_WORKER_SCHEMA)\b/g, (_, name: string) =>
-      pg.escapeIdentifier(names[name] as string),
+    .replace(
+      /:(DISPATCH_POLICY_SCHEMA|DISPATCH_POLICY_INTERNAL|GRAPHILE_WORKER_SCHEMA)\b/g,
+      (_, name: string) => pg.escapeIdentifier(names[name] as string),
     );
 }
 

@@ -152,7 +152,7 @@ export interface AdoptStep {
 /**
  * Adding jobs, and the keys of jobs that SQL alone cannot work out. It is long because it is a list: a method a statement.
  */
-export function staging({ schema, rowsAsIs, manyAsIs, first }: Statements) {
+export function staging({ schema, internal, rowsAsIs, manyAsIs, first }: Statements) {
   return {
     /**
      * Rows come in any order. `n` is the job's place in the call. `ends`: the transaction ends with it, so a single job may
@@ -168,12 +168,12 @@ export function staging({ schema, rowsAsIs, manyAsIs, first }: Statements) {
       if (batch?.policy == null || others.length > 0 || mode !== "replace")
         return rowsAsIs<StagedRow>(
           client,
-          `select * from ${schema}._stage(${parameters("json", "text", "texts")})`,
+          `select * from ${internal}._stage(${parameters("json", "text", "texts")})`,
           [JSON.stringify(batches.map(asMessage)), mode, payloadsApart(batches)],
         );
       // for one policy's jobs PostgreSQL then parses the jobs' text once less, which saves a tenth of the time
       const { policy, version, partitions, jobs } = batch;
-      const call = `${schema}._stage_governed(${parameters("text", "int", "json", "json", "text", "boolean")})`;
+      const call = `${schema}.enqueue(${parameters("text", "int", "json", "json", "text", "boolean")})`;
       const sent = [JSON.stringify(sharingLimits(partitions)), JSON.stringify(jobs)];
       const values = [policy, version, ...sent, mode, ends];
       if (jobs.some(({ jobKey }) => jobKey != null))
@@ -192,19 +192,19 @@ export function staging({ schema, rowsAsIs, manyAsIs, first }: Statements) {
     ): Promise<StagedRow[]> =>
       rowsAsIs(
         client,
-        `select * from ${schema}._stage_group(${parameters("json", "text", "texts", "json")})`,
+        `select * from ${schema}.enqueue_group(${parameters("json", "text", "texts", "json")})`,
         [JSON.stringify(batches.map(asMessage)), mode, payloadsApart(batches), JSON.stringify(then)],
       ),
 
     keylessJobs: (client: Queryable, policy: string, version: number, limit: number) =>
       rowsAsIs<KeylessJob>(
         client,
-        `select * from ${schema}._keyless_jobs(${parameters("text", "int", "int")})`,
+        `select * from ${internal}._keyless_jobs(${parameters("text", "int", "int")})`,
         [policy, version, limit],
       ),
 
     keyJobs: (client: Queryable, policy: string, version: number, jobs: readonly object[]) =>
-      rowsAsIs(client, `select ${schema}._key_jobs(${parameters("text", "int", "json")})`, [
+      rowsAsIs(client, `select ${internal}._key_jobs(${parameters("text", "int", "json")})`, [
         policy,
         version,
         JSON.stringify(jobs),
@@ -214,7 +214,7 @@ export function staging({ schema, rowsAsIs, manyAsIs, first }: Statements) {
     adoptUnlessBusy: (client: Queryable, task: string, after: string, limit: number) =>
       first<AdoptStep | undefined>(
         client,
-        `select * from ${schema}._adopt_unless_busy(${parameters("text", "id", "int")})`,
+        `select * from ${internal}._adopt_unless_busy(${parameters("text", "id", "int")})`,
         [task, after, limit],
       ),
   };

@@ -3,6 +3,7 @@ import { rowsOf } from "./answers.ts";
 import { underReadCommitted } from "./isolation.ts";
 import { rethrowPlainly } from "./rethrow-plainly.ts";
 import { asJson, asJsonLists, readLists, readRow } from "./rows.ts";
+import { internalOf } from "./sql-files.ts";
 
 /**
  * pg's Pool, Client and PoolClient have this. {@link fromKysely}, {@link fromDrizzle}, {@link fromPrisma} and
@@ -25,9 +26,13 @@ export const COMMITS_AT_EASE = "pg_catalog.set_config('synchronous_commit', 'off
 
 export type Statements = ReturnType<typeof makeStatements>;
 
-/** The ways to call the functions of one installation's schema. `schema` is its quoted name. */
+/**
+ * The ways to call the functions of one installation. `schema` is the quoted name of the schema that people see, `internal` that
+ * of the one with the tables.
+ */
 export function makeStatements(schemaName: string) {
   const schema = pg.escapeIdentifier(schemaName);
+  const internal = pg.escapeIdentifier(internalOf(schemaName));
   const ask = async (client: Queryable, text: string, values: unknown[]) => {
     try {
       return await rowsOf(client, text, values);
@@ -51,8 +56,8 @@ export function makeStatements(schemaName: string) {
   const first = async <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T> =>
     (await rows<T>(client, text, values))[0] as T;
   const count = async (client: Queryable, call: string, values: unknown[] = []): Promise<number> =>
-    (await first<{ n: number }>(client, `select ${schema}.${call} as n`, values)).n;
-  return { schema, rowsAsIs, manyAsIs, rows, first, count };
+    (await first<{ n: number }>(client, `select ${internal}.${call} as n`, values)).n;
+  return { schema, internal, rowsAsIs, manyAsIs, rows, first, count };
 }
 
 export function interval(ms: number): string {

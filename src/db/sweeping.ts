@@ -50,12 +50,12 @@ export type OldSnapshot = {
 );
 
 /** The repairs of a sweep. Each is one call and one transaction. It is long because it is a list: a method a statement. */
-export function sweeping({ schema, rows, first, count }: Statements) {
+export function sweeping({ internal, rows, first, count }: Statements) {
   return {
     sweepWorkers: (client: Queryable, poolId: string) =>
       first<{ pools: number; jobs: number }>(
         client,
-        `select * from ${schema}._sweep_workers(${parameters("text")})`,
+        `select * from ${internal}._sweep_workers(${parameters("text")})`,
         [poolId],
       ),
 
@@ -63,20 +63,20 @@ export function sweeping({ schema, rows, first, count }: Statements) {
     sweepDefinitions: (client: Queryable) =>
       rows<{ policy: string; version: number; version_before: number }>(
         client,
-        `select * from ${schema}._sweep_definitions()`,
+        `select * from ${internal}._sweep_definitions()`,
       ),
 
     /** The slots of jobs that run for longer than their `slotTimeout`, with the attempt that occupies each. */
     sweepOverdue: (client: Queryable) =>
       rows<OverdueSlot>(
         client,
-        `select job_id::text as "jobId", admission::text, attempt from ${schema}._sweep_overdue()`,
+        `select job_id::text as "jobId", admission::text, attempt from ${internal}._sweep_overdue()`,
       ),
 
     releaseSlots: (client: Queryable, slot: OverdueSlot, { reason, by }: { reason: string; by: string }) =>
       first<{ matched: number; changed: number }>(
         client,
-        `select matched, changed from ${schema}._release_slots(${parameters("id", "id", "int", "text", "text")})`,
+        `select matched, changed from ${internal}._release_slots(${parameters("id", "id", "int", "text", "text")})`,
         [slot.jobId, slot.admission, slot.attempt, reason, by],
       ),
 
@@ -89,7 +89,7 @@ export function sweeping({ schema, rows, first, count }: Statements) {
         }
       >(
         client,
-        `select job_id::text, admission::text, attempt, ok, retry, marked from ${schema}._sweep_in_flight(${parameters("interval", "boolean")})`,
+        `select job_id::text, admission::text, attempt, ok, retry, marked from ${internal}._sweep_in_flight(${parameters("interval", "boolean")})`,
         [interval(graceMs), only],
       ),
 
@@ -97,14 +97,14 @@ export function sweeping({ schema, rows, first, count }: Statements) {
     orphanedPolicies: (client: Queryable) =>
       rows<{ policy: string; jobs: number; declared: boolean }>(
         client,
-        `select policy, jobs, declared from ${schema}._orphaned_policies()`,
+        `select policy, jobs, declared from ${internal}._orphaned_policies()`,
       ),
 
     /** `transactions`: from how many on one counts whose age is not known. */
     oldSnapshots: (client: Queryable, olderThanMs: number, transactions: number) =>
       rows<OldSnapshot>(
         client,
-        `select * from ${schema}._old_snapshots(pg_catalog.clock_timestamp(), ${parameters("interval", "id")})`,
+        `select * from ${internal}._old_snapshots(pg_catalog.clock_timestamp(), ${parameters("interval", "id")})`,
         [interval(olderThanMs), transactions],
       ),
 
@@ -113,7 +113,7 @@ export function sweeping({ schema, rows, first, count }: Statements) {
       first<LookedPage>(
         client,
         `select ${parameter(2, "text")} as after, next_after::text, known, lost, ours::text[], foreign_ids::text[]
-         from ${schema}._look_for_lost(${parameters("texts", "id", "int")})`,
+         from ${internal}._look_for_lost(${parameters("texts", "id", "int")})`,
         [policies, after, limit],
       ),
 
@@ -121,7 +121,7 @@ export function sweeping({ schema, rows, first, count }: Statements) {
     releaseLost: async (client: Queryable, slots: readonly (LostSlot & { elsewhere: boolean })[]) => {
       const row = await first<{ left_ids: readonly string[] }>(
         client,
-        `select left_ids::text[] from ${schema}._release_lost(${parameters("json")})`,
+        `select left_ids::text[] from ${internal}._release_lost(${parameters("json")})`,
         [JSON.stringify(slots)],
       );
       return row.left_ids;
@@ -139,12 +139,12 @@ export function sweeping({ schema, rows, first, count }: Statements) {
 
     /** Lowers times that a wrong clock has set too far ahead. */
     sweepClock: (client: Queryable) =>
-      rows(client, `select ${schema}._sweep_clock(pg_catalog.clock_timestamp())`),
+      rows(client, `select ${internal}._sweep_clock(pg_catalog.clock_timestamp())`),
 
     sweepPartitions: (client: Queryable) =>
       first<{ woken: number; unblocked: number }>(
         client,
-        `select * from ${schema}._sweep_partitions(pg_catalog.clock_timestamp())`,
+        `select * from ${internal}._sweep_partitions(pg_catalog.clock_timestamp())`,
       ),
   };
 }

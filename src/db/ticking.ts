@@ -46,7 +46,7 @@ export interface PassRequest {
 }
 
 /** The steps of a pass. */
-export function ticking({ schema, rows, first }: Statements) {
+export function ticking({ internal, rows, first }: Statements) {
   /** Clients whose sessions have admitted jobs before. Only workers' passes are to be in time from the first one on. */
   const warm = new WeakSet<Queryable>();
 
@@ -55,9 +55,9 @@ export function ticking({ schema, rows, first }: Statements) {
       client,
       // as numbers, because before PostgreSQL 17 infinity cannot be subtracted from a time
       `select a.*, (extract(epoch from a.next_eligible_at) - extract(epoch from pg_catalog.clock_timestamp()))::float8
-         * 1000::float8 as next_in_ms, ${schema}._is_to_key(${parameter(1, "text")}) as to_key,
-         ${schema}._is_to_tell(${parameter(1, "text")}) as to_tell, ${COMMITS_AT_EASE}
-       from ${schema}.${step}(${parameters("text", "text", "int", "time", "boolean")}) a`,
+         * 1000::float8 as next_in_ms, ${internal}._is_to_key(${parameter(1, "text")}) as to_key,
+         ${internal}._is_to_tell(${parameter(1, "text")}) as to_tell, ${COMMITS_AT_EASE}
+       from ${internal}.${step}(${parameters("text", "text", "int", "time", "boolean")}) a`,
       [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
     );
     return { ...admission, next_in_ms: numberOf(admission.next_in_ms) };
@@ -70,7 +70,7 @@ export function ticking({ schema, rows, first }: Statements) {
     ) => {
       const row = await first<{ routed: number }>(
         client,
-        `select ${COMMITS_AT_EASE}, ${schema}._route(${parameters("text", "time", "int", "boolean")}, true, ${parameter(5, "text")}) as routed`,
+        `select ${COMMITS_AT_EASE}, ${internal}._route(${parameters("text", "time", "int", "boolean")}, true, ${parameter(5, "text")}) as routed`,
         [step.policy, step.now, step.max, step.bounded, step.shard],
       );
       return row.routed;
@@ -87,14 +87,14 @@ export function ticking({ schema, rows, first }: Statements) {
 
     /** The crontab's tick has ticked these policies. */
     crontabTicked: (client: Queryable, policies: readonly string[]) =>
-      rows(client, `select ${schema}._crontab_ticked(${parameters("texts")})`, [policies]),
+      rows(client, `select ${internal}._crontab_ticked(${parameters("texts")})`, [policies]),
 
     /** Jobs that were dropped since the last call. It also counts them for their partitions. */
     consumeDrops: (client: Queryable, policy: string) =>
-      rows<Drop>(client, `select * from ${schema}._consume_drops(${parameters("text")})`, [policy]),
+      rows<Drop>(client, `select * from ${internal}._consume_drops(${parameters("text")})`, [policy]),
 
     /** Those of which nobody has told yet. The caller tells. */
     tellMixedKeys: (client: Queryable, policy: string) =>
-      rows<MixedKeys>(client, `select * from ${schema}._tell_mixed_keys(${parameters("text")})`, [policy]),
+      rows<MixedKeys>(client, `select * from ${internal}._tell_mixed_keys(${parameters("text")})`, [policy]),
   };
 }

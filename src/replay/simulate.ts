@@ -47,7 +47,9 @@ export async function simulate(world: World): Promise<readonly Ran[]> {
   const { pool, plan } = world;
   const clock = virtualClock(new Date(plan.from));
   try {
-    await pool.query("drop schema if exists dispatch_policy, graphile_worker cascade");
+    await pool.query(
+      "drop schema if exists dispatch_policy, dispatch_policy_internal, graphile_worker cascade",
+    );
     // not those of the environment, which are for the caller's database
     const schemas = { schema: "graphile_worker", policySchema: SCHEMA };
     const logger = new Logger(() => () => {});
@@ -81,7 +83,7 @@ async function replay(world: World, utils: PolicyUtils, goTo: (at: number) => vo
     const { admitted, nextEligibleAt } = await utils.tick({ policy });
     if (admitted > 0) {
       const { rows } = await pool.query<{ job_id: string; staged_id: string }>(
-        `select job_id, staged_id from ${SCHEMA}._private_in_flight_jobs where job_id > ${parameter(1, "id")} order by job_id`,
+        `select job_id, staged_id from ${SCHEMA}_internal.in_flight_jobs where job_id > ${parameter(1, "id")} order by job_id`,
         [lastJobId],
       );
       for (const { job_id, staged_id } of rows) {
@@ -168,7 +170,7 @@ async function stageBacklog(
   const step = { policy: recorded.definition.name, shard: null, now: null, max: 1_000_000, bounded: false };
   await utils.withPgClient((client) => engine.route(client, step));
   await pool.query(
-    `update ${SCHEMA}._private_limiters set tokens = 0, refilled_at = ${parameter(1, "time")} where by_tokens and breadth = 0`,
+    `update ${SCHEMA}_internal.limiters set tokens = 0, refilled_at = ${parameter(1, "time")} where by_tokens and breadth = 0`,
     [new Date(plan.from)],
   );
 }

@@ -84,7 +84,7 @@ export async function logTakeOvers(pool: pg.Pool): Promise<void> {
     create function chaos_log_take_over() returns trigger language plpgsql as $$
     begin
       insert into public.chaos_take_overs (job, staged, copy, life, created_at)
-      select new.job_id, dispatch_policy._staged_id_of(j.flags), new.staged_id, current_setting('application_name')::int,
+      select new.job_id, dispatch_policy_internal._staged_id_of(j.flags), new.staged_id, current_setting('application_name')::int,
         j.created_at
       from graphile_worker.jobs j where j.id = new.job_id;
       return null;

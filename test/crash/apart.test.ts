@@ -48,7 +48,7 @@ test("a pool of 2 that is exhausted and a tick that waits for a lock stop no hea
   });
 
   // a pass that gives a lock up keeps away from its limiter: none waits for it again
-  await pool.query("alter function dispatch_policy._lock_limiters_soon set lock_timeout = 0");
+  await pool.query("alter function dispatch_policy_internal._lock_limiters_soon set lock_timeout = 0");
   const locker = await pool.connect();
   await locker.query("begin");
   await table(locker, "limiters").lock();
@@ -95,7 +95,7 @@ test("what takes too long fails, and is cancelled", async (t) => {
     }
   };
   const cancel = (pid: number) => engine.cancel(pool, pid);
-  const sleeps = 'select pg_sleep(600) /* "dispatch_policy"._ */';
+  const sleeps = 'select pg_sleep(600) /* "dispatch_policy_internal"._ */';
   const hurried = withDeadline(withPgClient as never, makePatience(200, 200), cancel);
   await t.throwsAsync(
     hurried((client) => client.query(sleeps).then(() => {})),

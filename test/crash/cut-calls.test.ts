@@ -5,7 +5,7 @@ import { concurrency, type Engine, engine, throttle, until } from "../helpers/en
 import { workerTable } from "../helpers/table.ts";
 
 const TABLES = `select format('%I.%I', schemaname, tablename) as name from pg_tables
-  where schemaname in ('dispatch_policy', 'graphile_worker') and tablename not like '%migrations'`;
+  where schemaname in ('dispatch_policy_internal', 'graphile_worker') and tablename not like '%migrations'`;
 
 const BACKENDS = "select count(*)::int from pg_stat_activity where pid = $1";
 

@@ -42,7 +42,7 @@ test("ticks of two policies that are held for a minute delay no release, heartbe
   await add(JOBS_EACH);
   await until("all run", () => ends.length === NAMES.length * JOBS_EACH);
   await pool.query(`create table public.released (pid int);
-    alter function dispatch_policy._admit set lock_timeout = 0`);
+    alter function dispatch_policy_internal._admit set lock_timeout = 0`);
   await table(pool, "in_flight_jobs").before(
     "delete",
     "insert into public.released values (pg_backend_pid())",

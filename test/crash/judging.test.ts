@@ -6,7 +6,7 @@ import { fetchJob } from "../helpers/native.ts";
 type World = Awaited<ReturnType<typeof engine>>;
 
 function beat(world: World, pool: string, staleAfter = "1 minute"): Promise<unknown> {
-  return world.pool.query("select dispatch_policy._worker_alive($1, 1, '{p}', 'host', 1, $2, '0')", [
+  return world.pool.query("select dispatch_policy_internal._worker_alive($1, 1, '{p}', 'host', 1, $2, '0')", [
     pool,
     staleAfter,
   ]);
@@ -26,7 +26,8 @@ function judge(world: World, times: Readonly<Record<string, string>>): Promise<u
 }
 
 async function sweep(world: World, judge = "judge"): Promise<{ pools: number; jobs: number }> {
-  return (await world.pool.query("select * from dispatch_policy._sweep_workers($1)", [judge])).rows[0];
+  return (await world.pool.query("select * from dispatch_policy_internal._sweep_workers($1)", [judge]))
+    .rows[0];
 }
 
 async function twoPools(t: Parameters<typeof engine>[0]): Promise<World> {
@@ -135,14 +136,14 @@ test("a fetch that was on its way when its pool ended leaves no job locked", asy
   const fetching = await world.session();
   await fetching.query("begin");
   await fetchJob(world, job!, "other", fetching);
-  await world.pool.query("select dispatch_policy._worker_ended('other')");
+  await world.pool.query("select dispatch_policy_internal._worker_ended('other')");
   t.deepEqual((await world.pool.query("select pool_id from dispatch_policy.workers")).rows, [
     { pool_id: "judge" },
   ]);
   t.like(await sweep(world), { pools: 0, jobs: 0 }, "it has not come through");
   await fetching.query("commit");
   const { rows } = await world.pool.query(
-    "select busy from dispatch_policy._beat('judge', 1, '{p}', 'host', 1, '1 minute', '{p}', null, '1 minute', true)",
+    "select busy from dispatch_policy_internal._beat('judge', 1, '{p}', 'host', 1, '1 minute', '{p}', null, '1 minute', true)",
   );
   t.true(rows[0].busy, "there is something to sweep");
   t.like(await sweep(world), { pools: 1, jobs: 1 });

@@ -101,9 +101,14 @@ test("a pool that shuts down with a job locked counts as dead, not as gone: the 
   await noMore();
   const workers = table(pool, "workers");
   await workers.set({ stale_at: () => "clock_timestamp() - interval '1 second'" });
-  await pool.query("select dispatch_policy._worker_alive('judge', 1, '{work}', 'host', 1, '1 second', '0')");
+  await pool.query(
+    "select dispatch_policy_internal._worker_alive('judge', 1, '{work}', 'host', 1, '1 second', '0')",
+  );
   await workers.set({ unbroken_since: (its) => `${its} - interval '1 hour'` }, { pool_id: "judge" });
-  t.deepEqual(await row("select * from dispatch_policy._sweep_workers('judge')"), { pools: 1, jobs: 1 });
+  t.deepEqual(await row("select * from dispatch_policy_internal._sweep_workers('judge')"), {
+    pools: 1,
+    jobs: 1,
+  });
   const again = await startWorker(t, {
     database: worker.database,
     policies: [work],

@@ -506,12 +506,12 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
   const caught = ran;
   const heldMs = Math.round(performance.now() - since);
   // A leader's heartbeat would find the adopted jobs. It keeps its lease, and finds nothing.
-  await pool.query(`alter function dispatch_policy._beat rename to _beat_itself;
-    create function dispatch_policy._beat(text, int, text[], text, int, interval, text[], text[], interval, boolean, interval)
+  await pool.query(`alter function dispatch_policy_internal._beat rename to _beat_itself;
+    create function dispatch_policy_internal._beat(text, int, text[], text, int, interval, text[], text[], interval, boolean, interval)
       returns table (policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean, busy boolean)
       begin atomic
         select b.policy, b.shard, b.leads, b.expires_in_ms, null::float8, false, b.busy
-        from dispatch_policy._beat_itself($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) b;
+        from dispatch_policy_internal._beat_itself($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) b;
       end`);
   await goOn();
   await until("an adopted job has run", () => ran > caught + copies, { seen });

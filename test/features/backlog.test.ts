@@ -278,7 +278,7 @@ for (const via of VIAS) {
       await it.tick(second + 1);
       await it.finish(1);
     }
-    await it.rows("select dispatch_policy._fold_activity(1000)");
+    await it.rows("select dispatch_policy_internal._fold_activity(1000)");
     t.deepEqual(await it.rows("select sum(delayed)::int as delayed from dispatch_policy.minutes"), [
       { delayed: 3 },
     ]);
@@ -383,10 +383,12 @@ test("jobs that come due beside dropped ones are found, although a cap over the 
   await it.stage("1@a", {}, { runAt: it.at(20) });
   await it.stage("2@a");
   const next = async () => {
-    const [row] = await it.rows("select * from dispatch_policy._admit('p', null, 50, $1, false)", [it.at(0)]);
+    const [row] = await it.rows("select * from dispatch_policy_internal._admit('p', null, 50, $1, false)", [
+      it.at(0),
+    ]);
     return row;
   };
-  await it.rows("select dispatch_policy._route('p', $1, 10000, false, false, null)", [it.at(0)]);
+  await it.rows("select dispatch_policy_internal._route('p', $1, 10000, false, false, null)", [it.at(0)]);
   t.like(await next(), { admitted: 1, saturated: null });
   t.like(await next(), { next_eligible_at: it.at(20) });
 });

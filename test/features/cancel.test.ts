@@ -266,7 +266,7 @@ test("the first attempt of a job that nobody has cancelled asks nothing", async 
   await worker.utils.addJob(policy, account);
   await worker.sees("job:success");
   await worker.everythingIsReleased();
-  t.true(asked.some((text) => text.includes("._stage")));
+  t.true(asked.some((text) => text.includes(".enqueue")));
   t.deepEqual(
     asked.filter((text) => /_start_attempt|_cancelled_jobs/.test(text)),
     [],

@@ -134,7 +134,7 @@ test("jobs that were staged before their policy went by deadlines go last, and n
   await before.stage(["a", "a"]);
   await before.route();
   await before.table("policies").set({ job_order: "deadline", batch_size: 1 });
-  await before.pool.query(`select dispatch_policy._stage_governed('p', 0, $1, $2, 'replace')`, [
+  await before.pool.query(`select dispatch_policy.enqueue('p', 0, $1, $2, 'replace')`, [
     JSON.stringify([{ key: "a", context: {}, weight: 1, limits: [] }]),
     JSON.stringify([{ n: 0, task: "p", p: 0, payload: {}, byDeadline: true, deadline: day(1) }]),
   ]);

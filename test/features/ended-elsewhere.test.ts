@@ -100,7 +100,9 @@ test("what ended in a worker with this package, or nobody knows where, is not sa
   await it.stage(Array(3).fill("a"));
   t.is(await it.passes(), 3);
   const [ours, unknown, foreign] = await it.inFlight();
-  await it.pool.query("select dispatch_policy._worker_alive('known', 1, '{p}', 'host', 1, '1 hour', '0')");
+  await it.pool.query(
+    "select dispatch_policy_internal._worker_alive('known', 1, '{p}', 'host', 1, '1 hour', '0')",
+  );
   await lock(it, ours, "known");
   await lock(it, foreign, "old");
   const utils = await makePolicyUtils({ pgPool: it.pool, logger: silent });
@@ -145,7 +147,8 @@ test("looks read in-flight jobs by pages, and come back to the first", async (t)
   const ids = await it.inFlight();
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[ids[0], ids[3]]]);
   const look = async (after: string) => {
-    const text = "select next_after, known, lost from dispatch_policy._look_for_lost('{p,other}', $1, 2)";
+    const text =
+      "select next_after, known, lost from dispatch_policy_internal._look_for_lost('{p,other}', $1, 2)";
     return (await it.pool.query(text, [after])).rows[0];
   };
   const pages = [];
@@ -167,11 +170,13 @@ test("a look tells the jobs that run in pools with this package from those that 
   await it.stage(Array(3).fill("a"));
   t.is(await it.passes(), 3);
   const [ours, foreign] = await it.inFlight();
-  await it.pool.query("select dispatch_policy._worker_alive('known', 1, '{p}', 'host', 1, '1 hour', '0')");
+  await it.pool.query(
+    "select dispatch_policy_internal._worker_alive('known', 1, '{p}', 'host', 1, '1 hour', '0')",
+  );
   await lock(it, ours, "known");
   await lock(it, foreign, "old");
   const { rows } = await it.pool.query(
-    "select ours, foreign_ids from dispatch_policy._look_for_lost('{p}', 0, 10)",
+    "select ours, foreign_ids from dispatch_policy_internal._look_for_lost('{p}', 0, 10)",
   );
   t.deepEqual(rows, [{ ours: [ours], foreign_ids: [foreign] }]);
 });
@@ -182,9 +187,11 @@ test("a slot that is the next admission's by now is not given back", async (t) =
   t.is(await it.passes(), 1);
   const [id] = await it.inFlight();
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[id]]);
-  const { rows } = await it.pool.query("select lost from dispatch_policy._look_for_lost('{p}', 0, 10)");
-  await it.table("in_flight_jobs").set({ admission: (its) => `${its} + 1` });
-  await it.pool.query("select dispatch_policy._release_lost($1)", [JSON.stringify(rows[0].lost)]);
+  const { rows } = await it.pool.query(
+    "select lost from dispatch_policy_internal._look_for_lost('{p}', 0, 10)",
+  );
+  await it.table("in_flight_jobs").set({ admission: (its: string) => `${its} + 1` });
+  await it.pool.query("select dispatch_policy_internal._release_lost($1)", [JSON.stringify(rows[0].lost)]);
   t.deepEqual(await it.inFlight(), [id]);
 });
 
@@ -195,8 +202,10 @@ test("a job that failed in a worker without the preset gives its slot back, and 
   const [id] = await it.inFlight();
   const run_at = () => "now() + interval '1 hour'";
   await workerTable(it.pool).set({ attempts: 1, last_error: "refused", run_at }, { id });
-  const { rows } = await it.pool.query("select lost from dispatch_policy._look_for_lost('{p}', 0, 10)");
-  await it.pool.query("select dispatch_policy._release_lost($1)", [JSON.stringify(rows[0].lost)]);
+  const { rows } = await it.pool.query(
+    "select lost from dispatch_policy_internal._look_for_lost('{p}', 0, 10)",
+  );
+  await it.pool.query("select dispatch_policy_internal._release_lost($1)", [JSON.stringify(rows[0].lost)]);
   t.deepEqual(await it.inFlight(), []);
   const parked = await it.pool.query(
     `select s.job_id, s.run_at > now() + interval '59 minutes' as waits, j.run_at = 'infinity' as is_parked, j.attempts

@@ -4,6 +4,7 @@ import test from "ava";
 import type { WorkerEvents } from "graphile-worker";
 import { concurrency, definePolicy, type PolicyEventMap, policyEvents } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 import { payloadsInFlight } from "../helpers/native.ts";
 import { type Ctx, policyOf, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
 import { table, workerTable } from "../helpers/table.ts";
@@ -164,10 +165,11 @@ test("a forced admission does not admit what has expired", async (t) => {
 test("a job that was locked while the pass looked is not handed over late", async (t) => {
   const it = await scenario(t);
   await it.stage("1@a", {}, { expiresAt: LONG_AGO });
-  await it.rows("select dispatch_policy._route('p', now(), 100, false, false, null)");
-  const [row] = await it.rows(
-    `select cardinality(dispatch_policy._hand_over(array(
-       select c from dispatch_policy._first_due(array(select id from dispatch_policy.partitions), 9, null) c
+  await it.rows("select dispatch_policy_internal._route('p', now(), 100, false, false, null)");
+  const [row] = await inside(
+    it.pool,
+    `select cardinality(dispatch_policy_internal._hand_over(array(
+       select c from dispatch_policy_internal._first_due(array(select id from dispatch_policy.partitions), 9, null) c
      ), now())) as jobs`,
   );
   t.is(row.jobs, 0);

@@ -6,7 +6,7 @@ import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
 const breaker = { failures: 2, withinSeconds: 60, cooldownSeconds: 60 };
-const SWEEP = "select dispatch_policy._sweep_clock(clock_timestamp())";
+const SWEEP = "select dispatch_policy_internal._sweep_clock(clock_timestamp())";
 
 async function broken(it: Engine): Promise<void> {
   await it.release((await it.inFlight()).map((job) => ({ job, ok: false })));

@@ -13,7 +13,7 @@ const policy = definePolicy("päcket 🚀", { partitionBy: "key", gates: [concur
 test("the mark of a partition is the beginning of its id", async (t) => {
   const { pool } = await testDatabase(t);
   for (const key of ["a", "", "ü🚀", "x".repeat(1024), 'k"\\']) {
-    const { rows } = await pool.query("select dispatch_policy._partition_id($1, $2)::text as id", [
+    const { rows } = await pool.query("select dispatch_policy_internal._partition_id($1, $2)::text as id", [
       policy.identifier,
       key,
     ]);

@@ -95,9 +95,10 @@ test("releases are apart while the workers have enough to do, and none is left a
 
 test("a rest ends where somebody wants a release, and where a job of another policy ends", async (t) => {
   const it = await engine(t, { gates: [], ahead: 10 });
-  await it.pool.query("select dispatch_policy._worker_alive('pool', 1, $1, 'host', 1, '1 hour', '0')", [
-    ["p"],
-  ]);
+  await it.pool.query(
+    "select dispatch_policy_internal._worker_alive('pool', 1, $1, 'host', 1, '1 hour', '0')",
+    [["p"]],
+  );
   await it.stage(Array.from({ length: 60 }, (_, n) => `key ${n}`));
   const { events, starts } = startsOfReleases();
   const releases = await queueOn(it, { rests: true, events });

@@ -25,7 +25,7 @@ async function broken(t: ExecutionContext): Promise<Engine> {
 
 /** The function is there no more, as in the middle of an upgrade. */
 function breaks(it: Engine, name: string, args: string): Promise<unknown> {
-  return it.pool.query(`alter function dispatch_policy.${name}(${args}) rename to _broken`);
+  return it.pool.query(`alter function dispatch_policy_internal.${name}(${args}) rename to _broken`);
 }
 
 function sweep(it: Engine, events: WorkerEvents = new EventEmitter()) {
@@ -69,7 +69,7 @@ test("an operator's sweep says what failed, once the rest is done", async (t) =>
   await breaks(it, "_sweep_in_flight", "interval, boolean");
   const utils = await makePolicyUtils({ pgPool: it.pool, policies: [], logger: silent });
   // making the utils may have brought the functions back
-  await it.pool.query("drop function if exists dispatch_policy._sweep_in_flight(interval, boolean)");
+  await it.pool.query("drop function if exists dispatch_policy_internal._sweep_in_flight(interval, boolean)");
   const error = await t.throwsAsync(utils.sweep(), { instanceOf: AggregateError });
   t.regex(
     error.message,

@@ -11,6 +11,7 @@ import test, { type ExecutionContext } from "ava";
 import type pg from "pg";
 import { addPolicyJob, definePolicy, makePolicyUtils, type PolicyUtils } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { inside } from "../helpers/inside.ts";
 import { silent } from "../helpers/silent.ts";
 import { table } from "../helpers/table.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
@@ -285,13 +286,16 @@ test("the other readers of a traced job's flag read it as any other", async (t) 
   const [plain, keyed] = await flags();
   t.regex(plain!, new RegExp(`^dispatch_policy:\\d+@\\d+#[0-9a-f]{8}\\.\\.\\.${producer}\\.\\d{16}$`));
   t.regex(keyed!, new RegExp(`#[0-9a-f]{8}\\.[0-9a-f]{8}\\.\\d{16}\\.${producer}\\.\\d{16}$`));
-  const { rows } = await pool.query(`
-    select dispatch_policy._is_ours(j.flags, j.created_at, j.key) as ours,
-      dispatch_policy._is_replaced(j.flags, j.key, j.last_error) as replaced,
-      dispatch_policy._staged_id_of(j.flags) = f.staged_id as staged_id,
-      starts_with(q.id::text, dispatch_policy._partition_mark(j.flags)) as mark
+  const rows = await inside(
+    pool,
+    `
+    select dispatch_policy_internal._is_ours(j.flags, j.created_at, j.key) as ours,
+      dispatch_policy_internal._is_replaced(j.flags, j.key, j.last_error) as replaced,
+      dispatch_policy_internal._staged_id_of(j.flags) = f.staged_id as staged_id,
+      starts_with(q.id::text, dispatch_policy_internal._partition_mark(j.flags)) as mark
     from graphile_worker.jobs j join dispatch_policy.in_flight_jobs f on f.job_id = j.id
-    join dispatch_policy.partitions q using (policy, partition)`);
+    join dispatch_policy.partitions q using (policy, partition)`,
+  );
   t.deepEqual(rows, Array(2).fill({ ours: true, replaced: false, staged_id: true, mark: true }));
 });
 

@@ -94,7 +94,7 @@ test("a job from SQL whose transaction outlived its policy, and has no partition
   }
   t.deepEqual(await it.undeclared(), [{ policy: "shout", staged: 1 }]);
   const { rows } = await it.pool.query(
-    "select policy, jobs, declared from dispatch_policy._orphaned_policies()",
+    "select policy, jobs, declared from dispatch_policy_internal._orphaned_policies()",
   );
   t.deepEqual(rows, [{ policy: "shout", jobs: 1, declared: false }]);
   t.like(await it.utils.handBack({ policy: "shout" }), { matched: 1, changed: 1 });

@@ -179,14 +179,20 @@ test("addPolicyJob before the first set-up says how to set up, and changes nothi
 
 test("a part that the database lacks is the schema's age, and a name that the application lacks is not", async (t) => {
   const { pool } = await testDatabase(t);
-  await table(pool, "staged_jobs").before("insert", "perform public.nowhere()");
+  const takeBack = await table(pool, "staged_jobs").before("insert", "perform public.nowhere()");
   await t.throwsAsync(addPolicyJob(pool, greet, { name: "Ana" }), {
     code: "42883",
     message: /public\.nowhere/,
   });
-  await pool.query("drop function dispatch_policy._stage_governed");
+  await takeBack();
+  await pool.query("drop function dispatch_policy_internal._notify");
   await t.throwsAsync(addPolicyJob(pool, greet, { name: "Ana" }), {
     instanceOf: SchemaVersionError,
-    message: /\(function dispatch_policy\._stage_governed\(.*does not exist\)/,
+    message: /\(function _notify\(.*does not exist\)/,
+  });
+  await pool.query("drop function dispatch_policy.enqueue");
+  await t.throwsAsync(addPolicyJob(pool, greet, { name: "Ana" }), {
+    instanceOf: SchemaVersionError,
+    message: /\(function dispatch_policy\.enqueue\(.*does not exist\)/,
   });
 });

@@ -57,11 +57,11 @@ async function fuzz(t: ExecutionContext, variant: Variant, seed: number): Promis
   t.deepEqual(judge.ledger.lost().slice(0, 5), []);
   t.deepEqual(errors, {});
   const { rows } = await world.pool.query(
-    "select * from dispatch_policy._sweep_partitions(clock_timestamp() + interval '1 second')",
+    "select * from dispatch_policy_internal._sweep_partitions(clock_timestamp() + interval '1 second')",
   );
   t.deepEqual(rows, [{ woken: 0, unblocked: 0 }], "a sweep finds nobody who waits in vain");
   t.is(await world.it.wrongCounters(), 0);
-  await world.pool.query("select dispatch_policy._sweep_replaced()");
+  await world.pool.query("select dispatch_policy_internal._sweep_replaced()");
   const parked =
     "select count(*)::int from graphile_worker.jobs where run_at = 'infinity' and attempts < max_attempts";
   t.is(
@@ -110,26 +110,26 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
     counts["set aside"] = (counts["set aside"] ?? 0) + setAside;
   };
   const sweep = async () => {
-    const { rows } = await pool.query("select * from dispatch_policy._sweep_in_flight('300 ms')");
+    const { rows } = await pool.query("select * from dispatch_policy_internal._sweep_in_flight('300 ms')");
     const found = rows.filter(({ job_id }) => job_id !== null);
     await it.release(
       found.map(({ job_id, marked: _, ...rest }) => ({ job: job_id, ...rest })),
       pool,
     );
-    await pool.query("select dispatch_policy._close_groups()");
+    await pool.query("select dispatch_policy_internal._close_groups()");
   };
   /** As a sweep does, one slot after the other. */
   const sweepOverdue = async () => {
-    const { rows } = await pool.query("select * from dispatch_policy._sweep_overdue()");
+    const { rows } = await pool.query("select * from dispatch_policy_internal._sweep_overdue()");
     for (const { job_id, admission, attempt } of rows) {
       judge.excuseAdmission({ id: job_id, admission });
-      await pool.query("select dispatch_policy._release_slots($1, $2, $3, 'slotTimeout', 'sweep')", [
+      await pool.query("select dispatch_policy_internal._release_slots($1, $2, $3, 'slotTimeout', 'sweep')", [
         ...[job_id, admission, attempt],
       ]);
       counts["slot timed out"] = (counts["slot timed out"] ?? 0) + 1;
     }
   };
-  const forgetKeys = () => pool.query("select dispatch_policy._forget_keys(clock_timestamp())");
+  const forgetKeys = () => pool.query("select dispatch_policy_internal._forget_keys(clock_timestamp())");
   const look = async () => {
     const { rows } = await pool.query(LOOK);
     for (const [what, found] of Object.entries(rows[0]))

@@ -2,6 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type pg from "pg";
 import { addPast } from "../helpers/native.ts";
+import { routineOf } from "../helpers/table.ts";
 import type { Judge } from "./judge.ts";
 import { Done } from "./ledger.ts";
 import * as tables from "./tables.ts";
@@ -37,7 +38,7 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
   /** An order that the seed repeats: random() of PostgreSQL has a seed of its own in each session. */
   const shuffled = (column: string) => `md5((${column})::text || '${random.below(2 ** 31)}')`;
   const call = (as: As, text: string, values: unknown[] = []) =>
-    as.query(`select * from dispatch_policy.${text}`, values);
+    as.query(`select * from ${routineOf(text)}`, values);
   const native = (as: As, text: string, values: unknown[] = []) =>
     as.query(`select * from graphile_worker.${text}`, values);
 
@@ -63,7 +64,7 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
     }));
     const last = done.added.length - 1;
     const stage = random.chance(0.3) ? stageGroup(done) : "_stage($1, 'replace')";
-    const text = `select id from dispatch_policy.${stage} where staged and job is not null`; // a dropped one
+    const text = `select id from ${routineOf(stage)} where staged and job is not null`; // a dropped one
     const { rows } = await as.query(text, [JSON.stringify([{ ...batch, jobs }])]);
     if (rows.length > 0) done.dropped.push(...done.added.splice(last, 1));
   };
@@ -73,7 +74,7 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
     const payload = payloadOf(random.pick(partitions), null, true, done);
     const then = JSON.stringify({ policy: it.policy, identifier: it.policy, payload });
     counts["add a group"] = (counts["add a group"] ?? 0) + 1;
-    return `_stage_group($1, 'replace', null, '${then}')`;
+    return `enqueue_group($1, 'replace', null, '${then}')`;
   }
 
   /** One whose job has completed: mostly the job that is added is dropped. Null: there is none. */

@@ -33,10 +33,10 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
     if (id !== undefined) ledger.starts(id); // a queue or a task that is new has a job without one
     if (id !== undefined) ledger.finishes(id, "well");
     await complete(job);
-    const { rows } = await pool.query("select dispatch_policy._replaced_admission($1, $2) as admission", [
-      job.id,
-      job.revision,
-    ]);
+    const { rows } = await pool.query(
+      "select dispatch_policy_internal._replaced_admission($1, $2) as admission",
+      [job.id, job.revision],
+    );
     const { admission } = rows[0];
     if (admission !== null) pending.push({ job: job.id, admission, ok: true });
   }

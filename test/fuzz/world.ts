@@ -171,14 +171,16 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
       const client = await pool.connect();
       try {
         await client.query("begin");
-        const { rows } = await client.query("select * from dispatch_policy._keyless_jobs('p', 0, 100)");
+        const { rows } = await client.query(
+          "select * from dispatch_policy_internal._keyless_jobs('p', 0, 100)",
+        );
         const jobs = rows.map(({ staged_id: id, payload }) => ({
           id,
           cost: 1,
           partition: stateOf(it, payload.k),
         }));
         if (jobs.length > 0)
-          await client.query("select dispatch_policy._key_jobs('p', 0, $1)", [JSON.stringify(jobs)]);
+          await client.query("select dispatch_policy_internal._key_jobs('p', 0, $1)", [JSON.stringify(jobs)]);
         await client.query("commit");
       } finally {
         client.release();

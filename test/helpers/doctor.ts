@@ -32,5 +32,5 @@ export async function patient(
  * be older.
  */
 export async function beginsNow(pool: pg.Pool): Promise<void> {
-  await pool.query("update dispatch_policy._private_policies set declared_at = clock_timestamp()");
+  await pool.query("update dispatch_policy_internal.policies set declared_at = clock_timestamp()");
 }

@@ -2,6 +2,7 @@
 import type { ExecutionContext } from "ava";
 import pg from "pg";
 import { overridableFields } from "../../src/gates/index.ts";
+import { inside } from "./inside.ts";
 import { type LentDatabase, lentDatabase } from "./lent.ts";
 import { type Table, table, workerTable } from "./table.ts";
 import { until } from "./until.ts";
@@ -245,7 +246,7 @@ export class Engine {
       ...{ halfLifeSeconds, admissionBatchSize: batchSize, tickAdmissionBudget: budget },
       ...{ ahead: { jobs: null, seconds: null, ...(typeof ahead === "number" ? { jobs: ahead } : ahead) } },
     };
-    await this.pool.query("select dispatch_policy._declare_policy($1, $2, $3, clock_timestamp())", [
+    await this.pool.query("select dispatch_policy_internal._declare_policy($1, $2, $3, clock_timestamp())", [
       JSON.stringify(definition),
       "hash",
       JSON.stringify(settings),
@@ -254,7 +255,7 @@ export class Engine {
 
   /** Stages a job in each of these partitions, in order, in one call. Returns the staged ids. */
   async stage(partitions: string | readonly string[], options: StageOptions = {}): Promise<string[]> {
-    const text = "select id from dispatch_policy._stage($1, 'replace') order by n";
+    const text = "select id from dispatch_policy_internal._stage($1, 'replace') order by n";
     const { rows } = await (options.as ?? this.pool).query(text, [
       JSON.stringify([this.batch([partitions].flat(), options)]),
     ]);
@@ -269,18 +270,18 @@ export class Engine {
     const { partitions, jobs } = this.batch([partition], options) as { partitions: object; jobs: object };
     const batch = [this.policy, JSON.stringify(partitions), JSON.stringify(jobs)];
     if (now !== null) {
-      const text = "select id, admitted from dispatch_policy._admit_at_once($1, 0, $2, $3, $4)";
-      const { rows } = await as.query(text, [...batch, now]);
-      if (rows.length > 0) return rows[0];
+      const text = "select id, admitted from dispatch_policy_internal._admit_at_once($1, 0, $2, $3, $4)";
+      const [row] = await inside(as, text, [...batch, now]);
+      if (row) return row;
     }
-    const text = "select id, admitted from dispatch_policy._stage_governed($1, 0, $2, $3, 'replace', $4)";
+    const text = "select id, admitted from dispatch_policy.enqueue($1, 0, $2, $3, 'replace', $4)";
     return (await as.query(text, [...batch, now === null])).rows[0];
   }
 
   /** A tick loop leads this shard until then. Default: for as long as a lease may run. */
   async isLed(shard = "default", until?: Date): Promise<void> {
     await this.pool.query(
-      `insert into dispatch_policy._private_leases (policy, shard, holder, expires_at)
+      `insert into dispatch_policy_internal.leases (policy, shard, holder, expires_at)
        values ($1, $2, 'loop', coalesce($3, clock_timestamp() + interval '29 seconds'))
        on conflict (policy, shard) do update set expires_at = excluded.expires_at`,
       [this.policy, shard, until ?? null],
@@ -330,9 +331,10 @@ export class Engine {
     shard: string | null = null,
     { most = 10_000 } = {},
   ): Promise<number> {
-    const { rows } = await as.query("select dispatch_policy._route($1, null, $2, $3, true, $4) as n", [
-      ...[this.policy, most, this.#bounded, shard],
-    ]);
+    const { rows } = await as.query(
+      "select dispatch_policy_internal._route($1, null, $2, $3, true, $4) as n",
+      [...[this.policy, most, this.#bounded, shard]],
+    );
     return rows[0].n;
   }
 
@@ -347,7 +349,7 @@ export class Engine {
     now?: Date | null;
     shard?: string;
   } = {}): Promise<Admitted> {
-    const { rows } = await as.query("select * from dispatch_policy._admit($1, $2, $3, $4, $5)", [
+    const { rows } = await as.query("select * from dispatch_policy_internal._admit($1, $2, $3, $4, $5)", [
       this.policy,
       shard,
       claim,
@@ -374,7 +376,7 @@ export class Engine {
     { handsOn = false } = {},
   ): Promise<string[]> {
     const finished = jobs.map((job) => ({ ok: true, ...(typeof job === "string" ? { job } : job) }));
-    const { rows } = await as.query("select left_ids from dispatch_policy._release($1, null, $2)", [
+    const { rows } = await as.query("select left_ids from dispatch_policy_internal._release($1, null, $2)", [
       JSON.stringify(finished),
       handsOn,
     ]);
@@ -458,21 +460,21 @@ export class Engine {
   async leftovers(): Promise<Record<string, number>> {
     await this.passes(2);
     const { rows } = await this.pool.query(`select
-      (select count(*)::int from dispatch_policy._private_staged_jobs) as staged,
-      (select count(*)::int from dispatch_policy._private_arrivals) as arrivals,
-      (select count(*)::int from dispatch_policy._private_in_flight_jobs) as in_flight,
-      (select count(*)::int from dispatch_policy._private_limiters where in_flight <> 0) as counters,
-      (select count(*)::int from dispatch_policy._private_limiters where reserved_for is not null) as reserved,
-      (select count(*)::int from dispatch_policy._private_freed) as notes,
-      (select count(*)::int from dispatch_policy._private_partitions where blocked_on is not null) as blocked`);
+      (select count(*)::int from dispatch_policy_internal.staged_jobs) as staged,
+      (select count(*)::int from dispatch_policy_internal.arrivals) as arrivals,
+      (select count(*)::int from dispatch_policy_internal.in_flight_jobs) as in_flight,
+      (select count(*)::int from dispatch_policy_internal.limiters where in_flight <> 0) as counters,
+      (select count(*)::int from dispatch_policy_internal.limiters where reserved_for is not null) as reserved,
+      (select count(*)::int from dispatch_policy_internal.freed) as notes,
+      (select count(*)::int from dispatch_policy_internal.partitions where blocked_on is not null) as blocked`);
     return rows[0];
   }
 
   /** Limiters and partitions whose counters differ from the rows that they count. */
   async wrongCounters(): Promise<number> {
     return this.number(`select ((
-      select count(*) from dispatch_policy._private_limiters l where l.in_flight <> (
-        select count(*) from dispatch_policy._private_in_flight_jobs f where f.limiter_ids @> array[l.id]))
+      select count(*) from dispatch_policy_internal.limiters l where l.in_flight <> (
+        select count(*) from dispatch_policy_internal.in_flight_jobs f where f.limiter_ids @> array[l.id]))
       + (select count(*) from (${WRONGLY_STAGED}) w))::int`);
   }
 
@@ -514,7 +516,7 @@ export class Engine {
       "_release",
       ...hand,
     ])
-      await this.pool.query(`alter function dispatch_policy.${name} set lock_timeout = 0`);
+      await this.pool.query(`alter function dispatch_policy_internal.${name} set lock_timeout = 0`);
   }
 
   /** Resolves once this session waits for another one's lock. */
@@ -528,9 +530,9 @@ export class Engine {
 
 /** Partitions whose count of staged jobs is wrong: what routing and passes have counted, and what waits for the router. */
 export const WRONGLY_STAGED = `select c.id, sum(c.counted) as counted, sum(c.staged) as staged from (
-    select q.id, q.staged as counted, 0 as staged from dispatch_policy._private_partitions q
-    union all select a.partition_id, a.jobs, 0 from dispatch_policy._private_arrivals a
-    union all select s.partition_id, 0, 1 from dispatch_policy._private_staged_jobs s where s.partition_id is not null
+    select q.id, q.staged as counted, 0 as staged from dispatch_policy_internal.partitions q
+    union all select a.partition_id, a.jobs, 0 from dispatch_policy_internal.arrivals a
+    union all select s.partition_id, 0, 1 from dispatch_policy_internal.staged_jobs s where s.partition_id is not null
   ) c group by c.id having sum(c.counted) <> sum(c.staged)`;
 
 export type Session = pg.Client & { readonly pid: number };

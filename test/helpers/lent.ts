@@ -234,7 +234,7 @@ interface Renewal {
 /** The same for all databases of a file, because they are clones of one template. */
 let renewal: Promise<Renewal> | undefined;
 
-const OURS = "array['graphile_worker', 'dispatch_policy']::regnamespace[]::oid[]";
+const OURS = "array['graphile_worker', 'dispatch_policy', 'dispatch_policy_internal']::regnamespace[]::oid[]";
 
 async function readRenewal(pool: pg.Pool): Promise<Renewal> {
   const { rows: tables } = await pool.query<{ name: string }>(

@@ -57,13 +57,16 @@ export async function runLoad(
     const over = ends.filter(({ at }) => at <= now);
     if (over.length > 0) {
       const done = over.map(({ id, job }) => ({ job: id, ok: true, lagMs: 1, durationMs: job.runMs }));
-      await pool.query("select dispatch_policy._release($1, $2)", [JSON.stringify(done), new Date(now)]);
+      await pool.query("select dispatch_policy_internal._release($1, $2)", [
+        JSON.stringify(done),
+        new Date(now),
+      ]);
       for (const end of over) ends.splice(ends.indexOf(end), 1);
     }
     const { admitted, nextEligibleAt } = await utils.tick({ policy, now: new Date(now) });
     if (admitted > 0) {
       const { rows } = await pool.query(
-        "select job_id, staged_id from dispatch_policy._private_in_flight_jobs where job_id > $1 order by job_id",
+        "select job_id, staged_id from dispatch_policy_internal.in_flight_jobs where job_id > $1 order by job_id",
         [last],
       );
       for (const { job_id, staged_id } of rows) {

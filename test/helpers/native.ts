@@ -141,13 +141,13 @@ export async function startJob(
   }: StartOptions = {},
 ): Promise<Start> {
   const known = await as.query(
-    "select 'known' as verdict, staged_id, admission from dispatch_policy._start_attempt($1, $2, $3, $4, $5)",
+    "select 'known' as verdict, staged_id, admission from dispatch_policy_internal._start_attempt($1, $2, $3, $4, $5)",
     [id, revision, attempts, poolId, locked_at],
   );
   if (known.rows[0]) return known.rows[0];
   const batch = it.batch([partition], { task, ...(key !== null && { jobKey: key }) });
   const { rows } = await as.query(
-    "select * from dispatch_policy._catch_unadmitted($1, $2, $3, $4, $5, $6, $7, $8, null)",
+    "select * from dispatch_policy_internal._catch_unadmitted($1, $2, $3, $4, $5, $6, $7, $8, null)",
     [id, revision, attempts, poolId, locked_at, JSON.stringify(batch), JSON.stringify(payload), unmanaged],
   );
   return rows[0];
@@ -160,22 +160,21 @@ export async function poolLives(
   slots = 10,
   as: Queryable = it.pool,
 ): Promise<void> {
-  await as.query("select dispatch_policy._worker_alive($1, $2, array[$3], 'host', 1, '1 hour', '0')", [
-    poolId,
-    slots,
-    it.policy,
-  ]);
+  await as.query(
+    "select dispatch_policy_internal._worker_alive($1, $2, array[$3], 'host', 1, '1 hour', '0')",
+    [poolId, slots, it.policy],
+  );
 }
 
 /** This worker pool is dead, and the pool "judge" may say so. */
 export async function poolDies(it: Engine, poolId: string): Promise<void> {
   for (const pool of [poolId, "judge"])
     await it.pool.query(
-      "select dispatch_policy._worker_alive($1, 1, '{p}', 'host', 1, '1 millisecond', '0')",
+      "select dispatch_policy_internal._worker_alive($1, 1, '{p}', 'host', 1, '1 millisecond', '0')",
       [pool],
     );
   await it.pool.query(
-    `update dispatch_policy._private_workers set stale_after = '1 hour', stale_at = now() + interval '1 hour',
+    `update dispatch_policy_internal.workers set stale_after = '1 hour', stale_at = now() + interval '1 hour',
        heartbeat_at = now(), unbroken_since = now() - interval '2 hours' where pool_id = 'judge'`,
   );
 }
@@ -193,7 +192,7 @@ export async function sendBack(
   }: { gates?: readonly string[]; poolId?: string; as?: Queryable; now?: Date | null } = {},
 ): Promise<boolean> {
   const { rows } = await as.query(
-    "select dispatch_policy._send_back($1, $2, $3, $4, $5, $6, '{}', $7) as sent",
+    "select dispatch_policy_internal._send_back($1, $2, $3, $4, $5, $6, '{}', $7) as sent",
     [id, revision, attempts, poolId, admission, gates, now],
   );
   return rows[0].sent;

@@ -23,7 +23,7 @@ const COMPOSITES: Readonly<Record<string, string>> = {
   limiters: ", (numbers).*, to_json(spent) as spent, to_json(durations) as durations",
 };
 
-const OURS = "dispatch_policy._private_";
+const OURS = "dispatch_policy_internal.";
 const WORKERS = "graphile_worker._private_";
 
 export interface Table {
@@ -61,6 +61,11 @@ export function workerTable(db: Queryable, name = "jobs"): Table {
 /** {@link nameOf} without the schema. */
 export function relationOf(table: string): string {
   return nameOf(table).split(".")[1]!;
+}
+
+/** A function, or a call of one, with its schema: names of internal ones begin with an underscore. */
+export function routineOf(name: string): string {
+  return `dispatch_policy${name.startsWith("_") ? "_internal" : ""}.${name}`;
 }
 
 /** What PostgreSQL calls it: for its catalogs, its statistics, its locks. */
@@ -108,18 +113,16 @@ function tableIn(db: Queryable, prefix: string, of: string): Table {
       Object.fromEntries(Object.entries(row).map(([column, value]) => [fields.get(column) ?? column, value])),
     );
   };
-  const at =
-    (when: "before" | "after") =>
-    async (event: string, body: string, each = "row") => {
-      const trigger = `${when}_${event.replace(/\W+/g, "_")}_${of}`;
-      const returned = event.startsWith("delete") ? "old" : "new";
-      await db.query(`create function public.${trigger}() returns trigger language plpgsql as $body$
+  const at = async (when: string, event: string, body: string, each = "row") => {
+    const trigger = `${when}_${event.replace(/\W+/g, "_")}_${of}`;
+    const returned = event.startsWith("delete") ? "old" : "new";
+    await db.query(`create function public.${trigger}() returns trigger language plpgsql as $body$
       begin ${body}; return ${returned}; end $body$;
       create trigger ${trigger} ${when} ${event} on ${name} for each ${each} execute function public.${trigger}()`);
-      return async () => {
-        await db.query(`drop trigger ${trigger} on ${name}; drop function public.${trigger}()`);
-      };
+    return async () => {
+      await db.query(`drop trigger ${trigger} on ${name}; drop function public.${trigger}()`);
     };
+  };
   return {
     all,
     one: async (where, order) => (await all(where, order))[0],
@@ -151,8 +154,8 @@ function tableIn(db: Queryable, prefix: string, of: string): Table {
       const text = `select from ${name} where true${conditionOf(where, values)} for ${how}`;
       return (await db.query(text, values)).rowCount ?? 0;
     },
-    before: at("before"),
-    after: at("after"),
+    before: (...how) => at("before", ...how),
+    after: (...how) => at("after", ...how),
   };
 }
 

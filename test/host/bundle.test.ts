@@ -85,7 +85,7 @@ async function application(t: ExecutionContext, { out, define = {} }: Bundle) {
   const tables = async () => {
     const { rows } = await pool.query(
       "select count(*)::int as n from pg_class where relname in ('of_the_application', $1)",
-      [relationOf("staged_jobs")],
+      [relationOf("arrivals")],
     );
     return rows[0].n;
   };

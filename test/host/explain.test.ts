@@ -119,7 +119,7 @@ test("a role that only looks may ask, and asking sets nothing up", async (t) => 
   const role = roles(t, { url, pool }, ["reader"]).nameOf("reader");
   await pool.query(`create role ${role} login password 'x'`);
   await pool.query(`grant usage on schema dispatch_policy to ${role};
-    grant execute on function dispatch_policy.explain, dispatch_policy._limiter_shown to ${role};
+    grant execute on function dispatch_policy.explain, dispatch_policy.limiter_shown to ${role};
     grant select on dispatch_policy.policies, dispatch_policy.partitions, dispatch_policy.in_flight_jobs to ${role}`);
   const asReader = new URL(url);
   asReader.username = role;

@@ -75,7 +75,7 @@ test("of loops that lead some shards each, all agree whose is the first one, whi
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent });
   t.teardown(() => utils.release());
   const bid = async (holder: string, names: string[]) => {
-    const text = "select policy, leads from dispatch_policy._lease($1, $2, null, '1 minute', true)";
+    const text = "select policy, leads from dispatch_policy_internal._lease($1, $2, null, '1 minute', true)";
     return (await database.pool.query(text, [holder, names])).rows;
   };
   t.deepEqual(await bid("one", ["later"]), [{ policy: "later", leads: true }]);

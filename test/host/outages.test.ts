@@ -30,27 +30,27 @@ function said({ log }: TestWorker, text: string, ...levels: readonly string[]): 
 test("a tick that fails every time does not spin, however often it is nudged, and recovers", async (t) => {
   const worker = await startWorker(t, { policies: [work], tasks: { work: async () => {} } });
   await until("it leads", () => worker.log.some(({ message }) => message.includes("this worker leads")));
-  await worker.pool.query("alter function dispatch_policy._admit rename to _admit_away");
+  await worker.pool.query("alter function dispatch_policy_internal._admit rename to _admit_away");
   const before = performance.now();
   for (let n = 0; n < 50; n++) await worker.utils.addJob(work, account);
   await until("it failed twice", () => said(worker, "Tick of work failed") >= 2);
   const seconds = (performance.now() - before) / 1000;
   t.true(said(worker, "Tick of work failed") <= 4 + seconds, worker.log.length.toString());
   t.is(said(worker, "Tick of work failed", "warning"), 1, "it warns once");
-  await worker.pool.query("alter function dispatch_policy._admit_away rename to _admit");
+  await worker.pool.query("alter function dispatch_policy_internal._admit_away rename to _admit");
   await worker.sees("job:success", 50);
   t.is(said(worker, "Ticks of work work again, after", "info"), 1);
 });
 
 test("a release that fails is tried again, and gives the slot back", async (t) => {
   const worker = await startWorker(t, { policies: [work], tasks: { work: async () => {} } });
-  await worker.pool.query("alter function dispatch_policy._release rename to _release_away");
+  await worker.pool.query("alter function dispatch_policy_internal._release rename to _release_away");
   await worker.utils.addJob(work, account);
   await worker.utils.addJob(work, account);
   await worker.sees("job:success");
   await until("it failed", () => said(worker, "Could not release") >= 2);
   t.is(said(worker, "Could not release", "warning"), 1, "it warns once");
-  await worker.pool.query("alter function dispatch_policy._release_away rename to _release");
+  await worker.pool.query("alter function dispatch_policy_internal._release_away rename to _release");
   await worker.sees("job:success", 2);
   await worker.everythingIsReleased();
   t.pass();

@@ -161,7 +161,7 @@ test("two that go on at once: each page is taken in once, and a third definition
   const resolutions = table(pool, "resolutions");
   await resolutions.add({ policy: "p", definition_hash: "hash" });
   const page = (hash: string, after: string | null, last: string | null) =>
-    pool.query("select dispatch_policy._resolve_again('p', $1, $2, $3, '[]') as goes_on", [
+    pool.query("select dispatch_policy_internal._resolve_again('p', $1, $2, $3, '[]') as goes_on", [
       hash,
       after,
       last,
@@ -183,11 +183,13 @@ test("limits that a job brings while a page is worked out stay", async (t) => {
   await it.stage("a");
   await it.route();
   await it.table("resolutions").add({ policy: "p", definition_hash: "hash" });
-  const page = await it.pool.query("select * from dispatch_policy._partitions_to_resolve('p', null, 1000)");
+  const page = await it.pool.query(
+    "select * from dispatch_policy_internal._partitions_to_resolve('p', null, 1000)",
+  );
   const [{ id, arrival_id: arrivalId }] = page.rows;
   const { partitions } = it.batch(["a"]) as { partitions: object[] };
   const resolve = (last: string) =>
-    it.pool.query("select dispatch_policy._resolve_again('p', 'hash', null, $1, $2)", [
+    it.pool.query("select dispatch_policy_internal._resolve_again('p', 'hash', null, $1, $2)", [
       last,
       JSON.stringify(partitions.map((one) => ({ ...one, arrivalId }))),
     ]);

@@ -41,17 +41,17 @@ async function describeSchema(client: pg.ClientBase | pg.Pool, schema: string): 
   const { rows } = await client.query(
     `select 'column ' || table_name || '.' || column_name || ' ' || data_type || ' ' || is_nullable || ' '
         || coalesce(column_default, generation_expression, '') as line
-      from information_schema.columns where table_schema = $1
-     union all select 'index ' || indexdef from pg_indexes where schemaname = $1
+      from information_schema.columns where table_schema = any($1)
+     union all select 'index ' || indexdef from pg_indexes where schemaname = any($1)
      union all select 'check ' || conrelid::regclass || ' ' || pg_get_constraintdef(oid) from pg_constraint
-      where connamespace = $1::regnamespace
+      where connamespace::regnamespace::text = any($1)
      union all select 'function ' || pg_get_functiondef(p.oid) from pg_proc p
-      where p.pronamespace = $1::regnamespace and p.prokind = 'f'
-     union all select 'view ' || viewname || ' ' || definition from pg_views where schemaname = $1
+      where p.pronamespace::regnamespace::text = any($1) and p.prokind = 'f'
+     union all select 'view ' || viewname || ' ' || definition from pg_views where schemaname = any($1)
      union all select 'storage ' || relname || ' ' || reloptions::text from pg_class
-      where relnamespace = $1::regnamespace and reloptions is not null
+      where relnamespace::regnamespace::text = any($1) and reloptions is not null
      order by 1`,
-    [schema],
+    [[schema, `${schema}_internal`]],
   );
   return rows.map((row) => row.line);
 }
@@ -62,8 +62,8 @@ test("a fresh database equals one whose functions and views were older", async (
   const client = await upgraded.pool.connect();
   t.teardown(() => client.release());
   await table(client, "migrations").set(OLDER);
-  await client.query(`create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 0::smallint';
-    create or replace function dispatch_policy._lets_through(tokens float8, capacity float8, cost float8) returns boolean
+  await client.query(`create or replace function dispatch_policy_internal._breadth(scope text) returns smallint language sql as 'select 0::smallint';
+    create or replace function dispatch_policy_internal._lets_through(tokens float8, capacity float8, cost float8) returns boolean
       language sql as 'select true';`);
   await migrate(client, names);
   t.deepEqual(
@@ -164,7 +164,7 @@ for (const schema of ["Upper Case", `with "quotes"`, "it's", "dollar$1"]) {
 test("every table has a primary key, so that a publication may have all tables", async (t) => {
   const { pool } = await testDatabase(t);
   const { rows } = await pool.query(
-    `select relname from pg_class c where relnamespace = 'dispatch_policy'::regnamespace and relkind in ('r', 'p')
+    `select relname from pg_class c where relnamespace = 'dispatch_policy_internal'::regnamespace and relkind in ('r', 'p')
        and not exists (select from pg_index where indrelid = c.oid and indisprimary)`,
   );
   t.deepEqual(rows, []);
@@ -228,10 +228,10 @@ test("functions of a later release are left alone by an older process", async (t
   t.teardown(() => client.release());
   await table(client, "migrations").set(LATER);
   await client.query(
-    "create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 7::smallint'",
+    "create or replace function dispatch_policy_internal._breadth(scope text) returns smallint language sql as 'select 7::smallint'",
   );
   await migrate(client, names);
-  const { rows } = await client.query("select dispatch_policy._breadth('policy') as breadth");
+  const { rows } = await client.query("select dispatch_policy_internal._breadth('policy') as breadth");
   t.is(rows[0].breadth, 7);
 });
 

@@ -181,13 +181,13 @@ test.serial("an outage may last: the job is asked about until the database answe
 
 /** The question about a start is refused with this code, until the function that is returned is called. */
 async function refusesStarts(pool: pg.Pool, code: string): Promise<() => Promise<unknown>> {
-  await pool.query(`alter function dispatch_policy._start_attempt rename to _start_attempt_away;
-    create function dispatch_policy._start_attempt(bigint, int, int, text, timestamptz, bigint, int) returns table (
+  await pool.query(`alter function dispatch_policy_internal._start_attempt rename to _start_attempt_away;
+    create function dispatch_policy_internal._start_attempt(bigint, int, int, text, timestamptz, bigint, int) returns table (
       partition text, staged_id bigint, admission bigint, admitted bigint, resumed boolean, cancelled_by text,
       cancel_reason text, doubt text) language plpgsql as $$ begin raise 'not now' using errcode = '${code}'; end $$`);
   return () =>
-    pool.query(`drop function dispatch_policy._start_attempt;
-      alter function dispatch_policy._start_attempt_away rename to _start_attempt`);
+    pool.query(`drop function dispatch_policy_internal._start_attempt;
+      alter function dispatch_policy_internal._start_attempt_away rename to _start_attempt`);
 }
 
 // a relation that is rebuilt, a plan of before an upgrade, a trigger of the application, a wrong isolation level
@@ -250,7 +250,7 @@ test("a job cannot be sent back: that is no attempt, and it occupies no slot", a
   await busy.sees("job:start");
   const worker = await startWorker(t, { database, policies: [policy], tasks: { p } });
   t.teardown(goOn);
-  await pool.query("alter function dispatch_policy._send_back rename to _send_back_away");
+  await pool.query("alter function dispatch_policy_internal._send_back rename to _send_back_away");
   await byTick(pool, policy);
   await byTick(pool, policy);
   const [failed] = await worker.sees("job:error");
@@ -262,7 +262,7 @@ test("a job cannot be sent back: that is no attempt, and it occupies no slot", a
     );
     return n === 0;
   });
-  await pool.query("alter function dispatch_policy._send_back_away rename to _send_back");
+  await pool.query("alter function dispatch_policy_internal._send_back_away rename to _send_back");
   goOn();
   await until("both have run", () => ran.length === 2);
   await worker.everythingIsReleased();
@@ -277,7 +277,7 @@ test("where nobody can be asked, the attempt and the slot are given back, also w
     tasks: { p: async (_, { job }) => void ran.push(job.attempts) },
   });
   const { pool } = worker;
-  await pool.query("alter function dispatch_policy._start_attempt rename to _start_attempt_away");
+  await pool.query("alter function dispatch_policy_internal._start_attempt rename to _start_attempt_away");
   await byTick(pool, policy);
   await native(pool);
   await worker.sees("job:error", 2);
@@ -286,7 +286,7 @@ test("where nobody can be asked, the attempt and the slot are given back, also w
     return n === 2;
   });
   await worker.everythingIsReleased();
-  await pool.query("alter function dispatch_policy._start_attempt_away rename to _start_attempt");
+  await pool.query("alter function dispatch_policy_internal._start_attempt_away rename to _start_attempt");
   await worker.sees("job:success", 2);
   await worker.everythingIsReleased();
   t.deepEqual(ran, [1, 1]);
@@ -382,13 +382,13 @@ test("under wrapTaskList and runOnce as well", async (t) => {
             preset: { extends: [dispatchPolicyPreset({ policies: [policy] })], worker: { logger: silent } },
             ...{ pgPool: pool, taskList: wrapped },
           });
-    await pool.query("alter function dispatch_policy._start_attempt rename to _start_attempt_away");
+    await pool.query("alter function dispatch_policy_internal._start_attempt rename to _start_attempt_away");
     await native(pool);
     await runs();
     t.deepEqual(ran, []);
     const attempts = "select attempts from graphile_worker.jobs";
     await until("it has its attempt again", async () => (await pool.query(attempts)).rows[0]?.attempts === 0);
-    await pool.query("alter function dispatch_policy._start_attempt_away rename to _start_attempt");
+    await pool.query("alter function dispatch_policy_internal._start_attempt_away rename to _start_attempt");
     await until("it has run", async () => {
       await runs();
       return ran.length > 0;

@@ -67,7 +67,7 @@ test("the command uninstalls, says what it did, and a second time has nothing to
       "Dropped 0 jobs, because they had expired.\n" +
       "Unlocked 0 jobs of workers that were killed.\n" +
       "Removed 1 job of the task dispatch_policy_tick.\n" +
-      'Dropped the schema "dispatch_policy".\n',
+      'Dropped the schemas "dispatch_policy" and "dispatch_policy_internal".\n',
   });
   t.is((await pool.query("select from graphile_worker.jobs")).rowCount, 12);
   t.like(await command(url, "uninstall", "--yes"), {

@@ -105,14 +105,14 @@ test("a job without a policy neither waits for the declaration nor fails with it
   const { pool, ran, warnings, start, declared } = await world(t, [greet], {
     plain: async () => void plain++,
   });
-  await pool.query("alter function dispatch_policy._declare_policy rename to _declare_policy_later");
+  await pool.query("alter function dispatch_policy_internal._declare_policy rename to _declare_policy_later");
   start();
   await pool.query("select graphile_worker.add_job('plain')");
   await until("the plain job runs", () => plain === 1);
   await until("the failure is logged", () =>
     warnings.some((line) => /^Cannot declare the policies, trying again at the next job/.test(line)),
   );
-  await pool.query("alter function dispatch_policy._declare_policy_later rename to _declare_policy");
+  await pool.query("alter function dispatch_policy_internal._declare_policy_later rename to _declare_policy");
   await pool.query("select graphile_worker.add_job('plain')");
   await until("the next one declares", async () => (await declared()).length === 1);
   await pool.query(`select graphile_worker.add_job('greet', '{"name": "Ana"}')`);

@@ -2,7 +2,9 @@
 import type pg from "pg";
 import { asSent } from "../../src/db/releasing.ts";
 import { Engine, type StageOptions } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 import { completeJob, fetchJob, poolLives, sendBack, startJob } from "../helpers/native.ts";
+import { routineOf } from "../helpers/table.ts";
 import { type Case, type GateCase, gateOf, nameOf, type Plan, type Step, stepInWords } from "./cases.ts";
 import { capacityOf, type Finish, type Job, limiterName, Model } from "./model.ts";
 
@@ -77,7 +79,7 @@ async function forget({ client }: Target): Promise<void> {
     "workers",
     "taken_over_jobs",
   ];
-  await client.query(`truncate ${tables.map((table) => `dispatch_policy._private_${table}`).join(", ")}`);
+  await client.query(`truncate ${tables.map((table) => `dispatch_policy_internal.${table}`).join(", ")}`);
 }
 
 interface Snapshot {
@@ -112,21 +114,21 @@ const SNAPSHOT = `select json_build_object(
   'limiters', (select coalesce(json_agg(json_build_object('name', l.gate, 'key', l.scope_key, 'tokens', l.tokens,
       'filledAt', extract(epoch from l.refilled_at) * 1000, 'inFlight', l.in_flight, 'learnt', l.current_max,
       'lag', l.lag_ewma_ms, 'reservedUntil', extract(epoch from l.reserved_until) * 1000,
-      'reservedFor', (select q.key from dispatch_policy._private_partitions q where q.id = l.reserved_for),
+      'reservedFor', (select q.key from dispatch_policy_internal.partitions q where q.id = l.reserved_for),
       'spent', l.spent)), '[]')
-    from dispatch_policy._private_limiters l where l.policy_id = p.id and l.kind <> 'ahead'),
+    from dispatch_policy_internal.limiters l where l.policy_id = p.id and l.kind <> 'ahead'),
   'partitions', (select coalesce(json_agg(json_build_object('key', q.key, 'decayed', q.decayed_admits,
       'decayedAt', extract(epoch from q.decayed_at) * 1000, 'fairKey', q.fair_key, 'visited', q.visited, 'staged', q.staged + (select coalesce(sum(a.jobs), 0)
-        from dispatch_policy._private_arrivals a where a.partition_id = q.id)) order by q.key), '[]')
-    from dispatch_policy._private_partitions q where q.policy_id = p.id),
+        from dispatch_policy_internal.arrivals a where a.partition_id = q.id)) order by q.key), '[]')
+    from dispatch_policy_internal.partitions q where q.policy_id = p.id),
   'staged', (select coalesce(json_agg(json_build_object('id', s.id::text, 'runAt', extract(epoch from s.run_at) * 1000)), '[]')
-    from dispatch_policy._private_staged_jobs s where s.task_identifier = p.name),
+    from dispatch_policy_internal.staged_jobs s where s.task_identifier = p.name),
   'inFlight', (select coalesce(json_agg(json_build_object('job', f.job_id::text, 'staged', f.staged_id::text)), '[]')
-    from dispatch_policy._private_in_flight_jobs f where f.policy_id = p.id),
+    from dispatch_policy_internal.in_flight_jobs f where f.policy_id = p.id),
   'shadowDenied', (select coalesce(json_object_agg(d.key, d.jobs), '{}') from (
-    select e.key, sum(e.value::int) as jobs from dispatch_policy._private_activity a
+    select e.key, sum(e.value::int) as jobs from dispatch_policy_internal.activity a
     cross join jsonb_each_text(a.shadow_denied) e where a.policy_id = p.id group by e.key) d)
-) as it from dispatch_policy._private_policies p where p.name = $1`;
+) as it from dispatch_policy_internal.policies p where p.name = $1`;
 
 class Run {
   readonly engine: Engine;
@@ -282,8 +284,8 @@ class Run {
   /** A case has too few admissions for a tenth one: in half of them the next place of each limiter is one. */
   async #makePlacesTenths(): Promise<void> {
     await this.#client.query(
-      `update dispatch_policy._private_limiters l set admitted = 9
-       from dispatch_policy._private_policies p where p.name = $1 and l.policy_id = p.id and l.admitted <> 9`,
+      `update dispatch_policy_internal.limiters l set admitted = 9
+       from dispatch_policy_internal.policies p where p.name = $1 and l.policy_id = p.id and l.admitted <> 9`,
       [this.engine.policy],
     );
   }
@@ -300,9 +302,10 @@ class Run {
     this.#hasEndsToRoute = false;
     let routed = 0;
     for (let last = most; last >= most; routed += last) {
-      const { rows } = await this.#client.query("select dispatch_policy._route($1, $2, $3, false, $4) as n", [
-        ...[this.engine.policy, new Date(this.#now), most, this.#routed % 3 !== 0],
-      ]);
+      const { rows } = await this.#client.query(
+        "select dispatch_policy_internal._route($1, $2, $3, false, $4) as n",
+        [...[this.engine.policy, new Date(this.#now), most, this.#routed % 3 !== 0]],
+      );
       last = rows[0].n;
     }
     this.#model.route(this.#now);
@@ -349,8 +352,8 @@ class Run {
     first: ReadonlySet<string>;
   }> {
     const { rows } = await this.#client.query(
-      `select q.key, q.mean_work, q.fair_key, q.goes_first, q.eligible_at <= $2 as eligible, dispatch_policy._decayed(q.decayed_admits, q.decayed_at, p.half_life, $2) as decayed
-       from dispatch_policy._private_partitions q join dispatch_policy._private_policies p on p.id = q.policy_id
+      `select q.key, q.mean_work, q.fair_key, q.goes_first, q.eligible_at <= $2 as eligible, dispatch_policy_internal._decayed(q.decayed_admits, q.decayed_at, p.half_life, $2) as decayed
+       from dispatch_policy_internal.partitions q join dispatch_policy_internal.policies p on p.id = q.policy_id
        where p.name = $1`,
       [this.engine.policy, new Date(this.#now)],
     );
@@ -483,8 +486,8 @@ class Run {
   /** As if every partition's time had come and every limiter had said it has room. */
   async #lookAgain(): Promise<void> {
     await this.#client.query(
-      `update dispatch_policy._private_partitions q set denied_until = '-infinity', blocked_on = null
-       from dispatch_policy._private_policies p where p.name = $1 and p.id = q.policy_id`,
+      `update dispatch_policy_internal.partitions q set denied_until = '-infinity', blocked_on = null
+       from dispatch_policy_internal.policies p where p.name = $1 and p.id = q.policy_id`,
       [this.engine.policy],
     );
     await this.#pass();
@@ -512,7 +515,7 @@ class Run {
     const { decayed, first } = await this.#compareDecayed();
     const before = this.#snapshot;
     // in two of three cases the freed slots are handed on
-    await this.#client.query("select dispatch_policy._release($1, $2, $3)", [
+    await this.#client.query("select dispatch_policy_internal._release($1, $2, $3)", [
       JSON.stringify(asSent(outcomes)),
       ...[new Date(this.#now), this.#case.steps.length % 3 > 0],
     ]);
@@ -578,7 +581,7 @@ class Run {
     else this.#model.pools.delete(name);
     if (how === "dies") {
       await this.#client.query(
-        "update dispatch_policy._private_workers set stale_at = '-infinity' where pool_id = $1",
+        "update dispatch_policy_internal.workers set stale_at = '-infinity' where pool_id = $1",
         [poolId],
       );
       return;
@@ -604,7 +607,7 @@ class Run {
   }
 
   async #call(text: string, values: unknown[]): Promise<void> {
-    await this.#client.query(`select from dispatch_policy.${text}`, [this.engine.policy, ...values]);
+    await inside(this.#client, `select from ${routineOf(text)}`, [this.engine.policy, ...values]);
   }
 
   async #look(): Promise<void> {

@@ -143,7 +143,7 @@ test("what SQL is given that makes no sense holds up nobody else's job", async (
     if (outcome instanceof Error) t.notRegex(outcome.message, /internal|undefined/, argument);
   }
   // past add_job, as a program with its grant could
-  await pool.query("select dispatch_policy._stage($1, 'replace')", [
+  await pool.query("select dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([
       {
         policy: "paths",
@@ -161,7 +161,7 @@ test("what SQL is given that makes no sense holds up nobody else's job", async (
   t.true(rows.some(({ staged_id }) => staged_id === good.id));
   t.true(rows.some(({ partition }) => partition === "forged"));
   const { rows: leases } = await pool.query(
-    "select * from dispatch_policy._lease('', '{paths}', null, '0', false)",
+    "select * from dispatch_policy_internal._lease('', '{paths}', null, '0', false)",
   );
   t.true(leases.length > 0);
   const { rows: forged } = await pool.query("select flags from graphile_worker.jobs where flags ? 'own'");

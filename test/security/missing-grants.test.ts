@@ -44,8 +44,8 @@ test("addPolicyJob: the schema, then the function; the cause is PostgreSQL's err
   });
   t.is((error.cause as { code?: string }).code, "42501");
   await grant("usage on schema dispatch_policy, graphile_worker");
-  await t.throwsAsync(add, { instanceOf: MissingGrantError, message: told("function _stage_governed") });
-  await grant("execute on function dispatch_policy._stage_governed");
+  await t.throwsAsync(add, { instanceOf: MissingGrantError, message: told("function enqueue") });
+  await grant("execute on function dispatch_policy.enqueue");
   t.is((await add()).partition, "Ana");
 });
 
@@ -65,7 +65,7 @@ test("utils and scripts: Graphile Worker's schema, then ours", async (t) => {
   const each = [() => makePolicyUtils(options), () => addJobAdhoc(options, "greet", { name: "Ana" })];
   for (const one of each)
     await t.throwsAsync(one, { instanceOf: MissingGrantError, message: told("schema graphile_worker") });
-  await grant("usage on schema dispatch_policy, graphile_worker");
+  await grant("usage on schema dispatch_policy, dispatch_policy_internal, graphile_worker");
   await grant("select on graphile_worker.migrations");
   for (const one of each)
     await t.throwsAsync(one, {
@@ -77,7 +77,7 @@ test("utils and scripts: Graphile Worker's schema, then ours", async (t) => {
 
 test("a worker does not start", async (t) => {
   const { grant, poor, role } = await world(t);
-  await grant("usage on schema dispatch_policy, graphile_worker");
+  await grant("usage on schema dispatch_policy, dispatch_policy_internal, graphile_worker");
   await grant("select on graphile_worker.migrations");
   const preset = {
     extends: [WorkerPreset, dispatchPolicyPreset({ policies: [greet] })],

@@ -55,7 +55,7 @@ test("a role that owns both schemas sets up and upgrades without a right on the 
   const role = nameOf("app_worker");
   await database.pool.query(`create role ${role} login;
     create schema graphile_worker authorization ${role};
-    create schema dispatch_policy authorization ${role}`);
+    create schema dispatch_policy authorization ${role}; create schema dispatch_policy_internal authorization ${role}`);
   const owner = await as("app_worker");
   // as Graphile Worker's documentation says for such a role
   await owner.query(`create table graphile_worker.migrations (
@@ -78,7 +78,7 @@ test("a role that owns both schemas sets up and upgrades without a right on the 
 async function relations(pool: pg.Pool, except: readonly string[] = []): Promise<string[]> {
   const { rows } = await pool.query(
     `select oid::regclass::text as name from pg_class where relkind in ('r', 'v')
-       and relnamespace::regnamespace::text in ('dispatch_policy', 'graphile_worker') and relname <> all ($1)`,
+       and relnamespace::regnamespace::text in ('dispatch_policy', 'dispatch_policy_internal', 'graphile_worker') and relname <> all ($1)`,
     [except],
   );
   return rows.map(({ name }) => name);
@@ -88,7 +88,7 @@ test("PUBLIC may do nothing", async (t) => {
   const { pool, as, denied } = await world(t);
   const { rows } = await pool.query(
     `select grantee, privilege_type from pg_namespace, aclexplode(coalesce(nspacl, acldefault('n', nspowner)))
-     where nspname = 'dispatch_policy' and grantee = 0`,
+     where nspname in ('dispatch_policy', 'dispatch_policy_internal') and grantee = 0`,
   );
   t.deepEqual(rows, []);
   const nobody = await as("app_nobody");
@@ -100,20 +100,22 @@ test("PUBLIC may do nothing", async (t) => {
 
 test("USAGE alone, which a DBA may have granted to all, opens nothing", async (t) => {
   const { pool, as, denied } = await world(t);
-  await pool.query("grant usage on schema dispatch_policy, graphile_worker to public");
+  await pool.query(
+    "grant usage on schema dispatch_policy, dispatch_policy_internal, graphile_worker to public",
+  );
   const nobody = await as("app_nobody");
   const { rows } = await nobody.query(
-    `select oid::regprocedure from pg_proc where pronamespace = 'dispatch_policy'::regnamespace and prosecdef
+    `select oid::regprocedure from pg_proc where pronamespace in ('dispatch_policy'::regnamespace, 'dispatch_policy_internal'::regnamespace) and prosecdef
        and has_function_privilege(oid, 'execute')`,
   );
   t.deepEqual(rows, []);
   for (const table of await relations(pool)) await denied(nobody, `select from ${table}`);
   await denied(nobody, `select dispatch_policy.add_job('p', '{"key": "k"}')`);
-  await denied(nobody, `select dispatch_policy._admit('p', null, 1, null, false)`);
-  await denied(nobody, `select dispatch_policy._release('[{"job": 1}]', null)`);
+  await denied(nobody, `select dispatch_policy_internal._admit('p', null, 1, null, false)`);
+  await denied(nobody, `select dispatch_policy_internal._release('[{"job": 1}]', null)`);
   await denied(
     nobody,
-    `select dispatch_policy._beat('x', 1, '{}', '', 1, '1 min', '{p}', null, '1 min', true)`,
+    `select dispatch_policy_internal._beat('x', 1, '{}', '', 1, '1 min', '{p}', null, '1 min', true)`,
   );
 });
 
@@ -166,7 +168,8 @@ test("the enqueue role adds jobs with a callback, of tasks that have a policy", 
       { code },
     );
   await denied(enqueuer, "select from dispatch_policy.groups");
-  await denied(enqueuer, "select dispatch_policy._end_in_groups('{1}', null, '{gone}')");
+  await enqueuer.query("set search_path = pg_catalog, dispatch_policy_internal");
+  await denied(enqueuer, "select _end_in_groups('{1}', null, '{gone}')");
 });
 
 test("the enqueue role's jobs pass while the policy is switched off", async (t) => {
@@ -204,7 +207,7 @@ for (const enabled of [true, false]) {
       t.like(added[0], { flags: null, policy: "p", dropped: true });
       t.not(added[0].partition, "acme");
       const { rows } = await enqueuer.query(
-        `select g::text as all from dispatch_policy._add_governed(array[${spec}], 'unsafe_dedupe', '{mine}') g`,
+        `select g::text as all from dispatch_policy.add_governed(array[${spec}], 'unsafe_dedupe', '{mine}') g`,
       );
       t.notRegex(rows[0].all, /salaries|board|vip|2040|acme/);
     }
@@ -218,7 +221,7 @@ for (const enabled of [true, false]) {
     if (enabled) return;
     // replaced, as in Graphile Worker, which adds to an array: what was in it is not told
     const { rows: replaced } = await enqueuer.query(
-      `select g::text as all from dispatch_policy._add_governed(array[
+      `select g::text as all from dispatch_policy.add_governed(array[
          row('p', '[1]', null, null, null, 'native', null, null)::graphile_worker.job_spec], 'replace', '{mine}') g`,
     );
     t.notRegex(replaced[0].all, /salaries/);
@@ -298,7 +301,7 @@ test("the operator has the verbs, and leaves its name in the audit", async (t) =
   const { rows: audit } = await pool.query("select distinct by from dispatch_policy.audit");
   t.deepEqual(audit, [{ by: nameOf("app_operator") }]);
   await denied(operator, `select dispatch_policy.add_job('p', '{"key": "k"}')`);
-  await denied(operator, `select dispatch_policy._audit('x', 'p', '', '', '', '{}', '', '', 1, 1)`);
+  await denied(operator, `select dispatch_policy_internal._audit('x', 'p', '', '', '', '{}', '', '', 1, 1)`);
   await denied(operator, "select dispatch_policy.uninstall()");
   await denied(operator, "select dispatch_policy.uninstall(true)");
   for (const table of await relations(pool)) await denied(operator, `delete from ${table}`);
@@ -347,7 +350,7 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
   t.deepEqual((await reader.query("select partition, reason from dispatch_policy.staged_jobs")).rows, [
     { partition: "a", reason: "concurrency_full" },
   ]);
-  await t.notThrowsAsync(reader.query("select dispatch_policy._recorded_load('p', 60)"), "for diff");
+  await t.notThrowsAsync(reader.query("select dispatch_policy.recorded_load('p', 60)"), "for diff");
   const connection = { query: reader.query.bind(reader), release() {} };
   const ui = createUi({
     pool: { connect: async () => connection } as never,

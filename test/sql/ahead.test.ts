@@ -1,16 +1,17 @@
 // How many jobs are admitted ahead of the worker slots.
 import test from "ava";
 import { type Engine, engine } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 import { fetchJob } from "../helpers/native.ts";
 import { durations, nameOf } from "../helpers/table.ts";
 
 const AHEAD = { kind: "ahead" };
 
 /** How many jobs may be in flight at this time. */
-const capAt = (it: Engine, now: Date) =>
-  it.number(`select dispatch_policy._ahead_cap(l, $1) from ${nameOf("limiters")} l where kind = 'ahead'`, [
-    now,
-  ]);
+const capAt = async (it: Engine, now: Date): Promise<number> => {
+  const text = `select dispatch_policy_internal._ahead_cap(l, $1) as cap from ${nameOf("limiters")} l where kind = 'ahead'`;
+  return (await inside(it.pool, text, [now]))[0].cap;
+};
 
 test("by default as many jobs are ahead as the workers finish in half a second", async (t) => {
   const it = await engine(t, { gates: [], ahead: 0 });
@@ -28,7 +29,7 @@ test("by default as many jobs are ahead as the workers finish in half a second",
     readonly seconds?: readonly number[];
   }
   const cap = async ({ slots = 10, finished = 0, since = 0, ms = 500, seconds = [] }: Pace) => {
-    const alive = "select dispatch_policy._worker_alive('pool', $1, $2, 'host', 1, '1 hour', '0')";
+    const alive = "select dispatch_policy_internal._worker_alive('pool', $1, $2, 'host', 1, '1 hour', '0')";
     await it.pool.query(alive, [slots, [it.policy]]);
     const ran = Object.fromEntries(seconds.map((mean, n) => [`task ${n}`, mean]));
     const ends = { finished_per_second: finished, released: 1000 + since, durations: durations(ran) };
@@ -61,9 +62,10 @@ test("by default as many jobs are ahead as the workers finish in half a second",
 
 test("with jobs of no length the bound at least doubles with each turn until it is at the full pace", async (t) => {
   const it = await engine(t, { gates: [], ahead: { seconds: 0.5 } });
-  await it.pool.query("select dispatch_policy._worker_alive('pool', 10, $1, 'host', 1, '1 hour', '0')", [
-    [it.policy],
-  ]);
+  await it.pool.query(
+    "select dispatch_policy_internal._worker_alive('pool', 10, $1, 'host', 1, '1 hour', '0')",
+    [[it.policy]],
+  );
   const start = Date.now();
   const { released } = await it.limiter("ahead");
   await it.table("limiters").set({ sampled_at: new Date(start), sampled_released: released }, AHEAD);
@@ -117,7 +119,7 @@ async function mixed(t: Parameters<typeof engine>[0]): Promise<Engine> {
 }
 
 async function pool(it: Engine, name: string, tasks: readonly string[]): Promise<void> {
-  await it.pool.query("select dispatch_policy._worker_alive($1, 10, $2, 'host', 1, '1 hour', '0')", [
+  await it.pool.query("select dispatch_policy_internal._worker_alive($1, 10, $2, 'host', 1, '1 hour', '0')", [
     name,
     tasks,
   ]);

@@ -25,7 +25,10 @@ const HOUR_MS = 3_600_000;
 const at = (seconds: number) => new Date(START + seconds * 1000);
 
 async function tick(it: Engine, seconds: number): Promise<number> {
-  await it.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [it.policy, at(seconds)]);
+  await it.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [
+    it.policy,
+    at(seconds),
+  ]);
   return (await it.admit({ now: at(seconds) })).admitted;
 }
 
@@ -36,7 +39,7 @@ async function used(it: Engine): Promise<void> {
   const [job] = await it.inFlight();
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
   const ended = [{ job, ok: true, ends: true, lagMs: 5, durationMs: 10_000, task: it.policy }];
-  await it.pool.query("select dispatch_policy._release($1, $2)", [JSON.stringify(ended), at(10)]);
+  await it.pool.query("select dispatch_policy_internal._release($1, $2)", [JSON.stringify(ended), at(10)]);
   await tick(it, 10);
 }
 
@@ -275,7 +278,8 @@ test("a cost that no staged job may have is refused, as before", async (t) => {
 
 test("a job of a long task goes at once only if a worker slot is free", async (t) => {
   const it = await atRest(t, { gates: [concurrency(9)], ahead: { seconds: 1 }, otherTasks: ["short"] });
-  const alive = "select dispatch_policy._worker_alive('pool', 2, '{p,short}', 'host', 1, '1 hour', '0')";
+  const alive =
+    "select dispatch_policy_internal._worker_alive('pool', 2, '{p,short}', 'host', 1, '1 hour', '0')";
   await it.pool.query(alive);
   const ended = { finished_per_second: 10, released: 0, sampled_released: 0 };
   await it.table("limiters").set({ ...ended, durations: durations({ short: 0.1 }) }, { kind: "ahead" });

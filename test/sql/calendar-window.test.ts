@@ -1,6 +1,7 @@
 // A calendar window: the calendar of a time zone says when what was spent returns.
 import test, { type ExecutionContext } from "ava";
 import { calendar, type Engine, engine, MONTH, sliding, type TestGate, throttle } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 
 const NEW_YORK = "America/New_York";
 
@@ -22,7 +23,7 @@ async function admittedAt(it: Engine, ...times: string[]): Promise<number[]> {
 async function admittedUnder(it: Engine, gate: TestGate, time: string): Promise<number> {
   const now = new Date(time);
   await it.stage("a", { gates: [gate] });
-  await it.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [now]);
+  await it.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [now]);
   return (await it.admit({ now })).admitted;
 }
 
@@ -108,31 +109,37 @@ test("the hour before the second midnight belongs to the day before", async (t) 
 
 test("boundaries are a session's time zone's business in no way", async (t) => {
   const it = await engine(t, { gates: [] });
-  const { rows } = await it.pool.query(`
+  const rows = await inside(
+    it.pool,
+    `
     select count(distinct (b, e))::int as n from (values ('UTC'), ('Asia/Tokyo'), ('America/Sao_Paulo')) z (zone)
     cross join lateral set_config('TimeZone', z.zone, false)
     cross join unnest(array['minute', 'hour', 'day', 'week', 'month']) u (unit)
     cross join lateral (select
-      extract(epoch from dispatch_policy._calendar_begins_at(u.unit || ' America/New_York', '2083-03-14 12:34:56+00')) as b,
-      extract(epoch from dispatch_policy._calendar_ends_at(u.unit || ' America/New_York', '2083-03-14 12:34:56+00', 2)) as e) x`);
+      extract(epoch from dispatch_policy_internal._calendar_begins_at(u.unit || ' America/New_York', '2083-03-14 12:34:56+00')) as b,
+      extract(epoch from dispatch_policy_internal._calendar_ends_at(u.unit || ' America/New_York', '2083-03-14 12:34:56+00', 2)) as e) x`,
+  );
   t.is(rows[0].n, 5);
 });
 
 /** Every quarter of an hour around changes of clocks, in zones of all sorts. */
 test("windows follow each other without gap or overlap, and have each time in them", async (t) => {
   const it = await engine(t, { gates: [] });
-  const { rows } = await it.pool.query(`
+  const rows = await inside(
+    it.pool,
+    `
     select c, x.at, b, e from unnest(array['day America/New_York', 'day America/Havana', 'day America/Sao_Paulo',
       'day Africa/Cairo', 'day Asia/Beirut', 'week America/Havana', 'month Asia/Amman', 'hour Asia/Kathmandu', 'day Pacific/Apia']) c
     cross join unnest(array[timestamptz '2011-12-01Z', '2018-10-01Z', '2024-03-01Z']) start
     cross join generate_series(start, start + interval '70 days', '15 minutes') x (at)
-    cross join lateral (select dispatch_policy._calendar_begins_at(c, x.at) as b, dispatch_policy._calendar_ends_at(c, x.at, 0) as e) w
+    cross join lateral (select dispatch_policy_internal._calendar_begins_at(c, x.at) as b, dispatch_policy_internal._calendar_ends_at(c, x.at, 0) as e) w
     where not (b <= x.at and x.at < e)
-      or dispatch_policy._calendar_begins_at(c, e) <> e
-      or dispatch_policy._calendar_ends_at(c, b, 0) <> e
+      or dispatch_policy_internal._calendar_begins_at(c, e) <> e
+      or dispatch_policy_internal._calendar_ends_at(c, b, 0) <> e
       -- a day that a zone left out has no length
-      or c <> 'day Pacific/Apia' and dispatch_policy._calendar_ends_at(c, x.at, 1) <> dispatch_policy._calendar_ends_at(c, e, 0)
-    limit 5`);
+      or c <> 'day Pacific/Apia' and dispatch_policy_internal._calendar_ends_at(c, x.at, 1) <> dispatch_policy_internal._calendar_ends_at(c, e, 0)
+    limit 5`,
+  );
   t.deepEqual(rows, []);
 });
 
@@ -143,7 +150,7 @@ test("many small spendings in a day count to the last, and their memory stays sm
   for (let minute = 0; minute < 1440; minute += 7) {
     const now = new Date(Date.UTC(2083, 4, 1, 0, minute));
     await it.stage(["a", "a", "a"]);
-    await it.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [now]);
+    await it.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [now]);
     admitted += (await it.admit({ now })).admitted;
   }
   t.is(admitted, 500);
@@ -266,7 +273,8 @@ test("a sweep leaves those that wait for the boundary, and wakes those whose clo
   await it.stage(["a", "a"]);
   t.is(await it.passes(2), 1);
   const sweep = async () =>
-    (await it.pool.query("select * from dispatch_policy._sweep_partitions(clock_timestamp())")).rows[0];
+    (await it.pool.query("select * from dispatch_policy_internal._sweep_partitions(clock_timestamp())"))
+      .rows[0];
   t.deepEqual(await sweep(), { woken: 0, unblocked: 0 });
   await it.table("partitions").set({ denied_until: (its) => `${its} + interval '40 days'` });
   t.deepEqual(await sweep(), { woken: 0, unblocked: 1 });
@@ -279,7 +287,7 @@ test("a policy with a time zone that the server does not know is not declared, a
     gates: [{ name: "quota", constants: { calendar: "day Mars/Olympus_Mons" } }],
   };
   await t.throwsAsync(
-    it.pool.query("select dispatch_policy._declare_policy($1, 'h', '{}', now())", [definition]),
+    it.pool.query("select dispatch_policy_internal._declare_policy($1, 'h', '{}', now())", [definition]),
     {
       message:
         "dispatch_policy: policy 'q': gate 'quota': timeZone is 'Mars/Olympus_Mons', expected a zone of this server's pg_timezone_names: update its time zone data, or name another zone",

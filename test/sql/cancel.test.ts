@@ -19,7 +19,9 @@ const errorOf = async (it: Engine, id: string) =>
 
 /** The slots of jobs that a verb has ended. */
 async function sweep(it: Engine): Promise<void> {
-  const { rows } = await it.pool.query("select * from dispatch_policy._sweep_in_flight('1 second', true)");
+  const { rows } = await it.pool.query(
+    "select * from dispatch_policy_internal._sweep_in_flight('1 second', true)",
+  );
   const found = rows.filter(({ job_id }) => job_id !== null);
   await it.release(found.map(({ job_id, marked: _, ...rest }) => ({ job: job_id, ...rest })));
 }
@@ -97,11 +99,11 @@ test("a job is found by its staged id, and by Graphile Worker's", async (t) => {
 test("by policy: also jobs that the router has not seen, and none of another policy", async (t) => {
   const it = await engine(t, GATES);
   await it.pool.query(
-    `select dispatch_policy._declare_policy(definition || '{"name": "q", "tasks": ["q"]}', 'q', '{}', now())
+    `select dispatch_policy_internal._declare_policy(definition || '{"name": "q", "tasks": ["q"]}', 'q', '{}', now())
      from dispatch_policy.policies`,
   );
   await it.stage(["a", "b"]);
-  await it.pool.query("select dispatch_policy._stage($1, 'replace')", [
+  await it.pool.query("select dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...it.batch(["a"], { task: "q" }), policy: "q" }]),
   ]);
   t.like(await cancel(it, "policy => 'p', partition => 'b'"), { matched: 1, changed: 1 });
@@ -159,7 +161,7 @@ test("a job that runs gets a mark, and its worker pool a notification; a second 
     said.filter((one) => (one as { cancelled?: true }).cancelled),
     [told, told],
   );
-  const { rows } = await it.pool.query("select * from dispatch_policy._cancelled_jobs()");
+  const { rows } = await it.pool.query("select * from dispatch_policy_internal._cancelled_jobs()");
   t.like(rows, [{ job_id: id, by: "ana", reason: "wrong batch" }]);
   t.is(await it.wrongCounters(), 0);
 });
@@ -203,7 +205,7 @@ test("a cancelled job whose process was killed before it was released ends with 
   await cancel(it, "policy => 'p', by => 'ana'");
   await failJob(it, id, 3600);
   for (let sweeps = 0; sweeps < 2; sweeps++) {
-    const { rows } = await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
+    const { rows } = await it.pool.query("select * from dispatch_policy_internal._sweep_in_flight('0')");
     const found = rows.filter(({ job_id }) => job_id !== null);
     await it.release(found.map(({ job_id, marked: _, ...rest }) => ({ job: job_id, ...rest })));
   }
@@ -221,11 +223,10 @@ test("a start that asks is told of the cancel, and the next job in the row is no
   await it.pool.query("select graphile_worker.force_unlock_workers(array['worker'])");
   const start = async ({ revision, attempts }: { revision: number; attempts: number }) =>
     (
-      await it.pool.query("select * from dispatch_policy._start_attempt($1, $2, $3, 'worker', null)", [
-        id,
-        revision,
-        attempts,
-      ])
+      await it.pool.query(
+        "select * from dispatch_policy_internal._start_attempt($1, $2, $3, 'worker', null)",
+        [id, revision, attempts],
+      )
     ).rows[0];
   t.like(await start(await fetchJob(it, id)), { cancelled_by: "ana", cancel_reason: "wrong batch" });
   await failJob(it, id);

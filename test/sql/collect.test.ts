@@ -12,8 +12,10 @@ interface Collected {
 
 /** Two days later, when what was unused for one is collected. */
 async function collect(it: Engine, now = new Date(Date.now() + 2 * DAY_MS)): Promise<Collected> {
-  const partitions = await it.number("select dispatch_policy._collect_partitions($1, '1 day')", [now]);
-  const limiters = await it.number("select dispatch_policy._collect_limiters($1, '1 day')", [now]);
+  const partitions = await it.number("select dispatch_policy_internal._collect_partitions($1, '1 day')", [
+    now,
+  ]);
+  const limiters = await it.number("select dispatch_policy_internal._collect_limiters($1, '1 day')", [now]);
   return { partitions, limiters };
 }
 
@@ -163,7 +165,9 @@ test("overrides go a day after they were over, not those in force or to come", a
   await set("throttle", { rate: 3 });
   await set("concurrency", { max: 1 }, ", until => now() + interval '1 hour'");
   const collected = (days: number) =>
-    it.number("select dispatch_policy._collect_overrides($1)", [new Date(Date.now() + days * DAY_MS)]);
+    it.number("select dispatch_policy_internal._collect_overrides($1)", [
+      new Date(Date.now() + days * DAY_MS),
+    ]);
   t.is(await collected(0.9), 0);
   t.is(await collected(1.02), 1, "replaced");
   t.is(await collected(2), 1, "ended by itself");
@@ -212,11 +216,11 @@ test("an override that is over stays until every bucket of its gate was looked a
     [from, until],
   );
   const later = new Date(from.getTime() + 7 * DAY_MS);
-  t.is(await it.number("select dispatch_policy._collect_overrides($1)", [later]), 0);
+  t.is(await it.number("select dispatch_policy_internal._collect_overrides($1)", [later]), 0);
   await it.stage(Array.from({ length: 7 }, () => "a"));
   await it.route();
   t.is((await it.admit({ now: later })).admitted, 2, "two days at one a day");
-  t.is(await it.number("select dispatch_policy._collect_overrides($1)", [later]), 1);
+  t.is(await it.number("select dispatch_policy_internal._collect_overrides($1)", [later]), 1);
 });
 
 test("a bucket that an override kept from filling is not full", async (t) => {

@@ -11,18 +11,18 @@ const names = { workerSchema: "graphile_worker", schema: "dispatch_policy" };
 /** Every part of the schema that is to have a comment, with the one it has. */
 const PARTS = `
   select 'schema ' || nspname as part, obj_description(oid, 'pg_namespace') as comment from pg_namespace
-    where nspname = 'dispatch_policy'
+    where nspname in ('dispatch_policy', 'dispatch_policy_internal')
   union all select case relkind when 'v' then 'view ' when 'S' then 'sequence ' when 'c' then 'type ' else 'table ' end
-      || relname, case when relkind = 'c' then obj_description(reltype, 'pg_type') else obj_description(oid, 'pg_class') end
-    from pg_class where relnamespace = 'dispatch_policy'::regnamespace and relkind in ('r', 'v', 'c')
-  union all select 'column ' || relname || '.' || attname, col_description(attrelid, attnum)
+      || oid::regclass, case when relkind = 'c' then obj_description(reltype, 'pg_type') else obj_description(oid, 'pg_class') end
+    from pg_class where relnamespace in ('dispatch_policy'::regnamespace, 'dispatch_policy_internal'::regnamespace) and relkind in ('r', 'v', 'c')
+  union all select 'column ' || c.oid::regclass || '.' || attname, col_description(attrelid, attnum)
     from pg_attribute join pg_class c on c.oid = attrelid
-    where relnamespace = 'dispatch_policy'::regnamespace and relkind in ('r', 'v', 'c') and attnum > 0 and not attisdropped
-  union all select 'sequence ' || relname, obj_description(c.oid, 'pg_class') from pg_class c
-    where relnamespace = 'dispatch_policy'::regnamespace and relkind = 'S'
+    where relnamespace in ('dispatch_policy'::regnamespace, 'dispatch_policy_internal'::regnamespace) and relkind in ('r', 'v', 'c') and attnum > 0 and not attisdropped
+  union all select 'sequence ' || c.oid::regclass, obj_description(c.oid, 'pg_class') from pg_class c
+    where relnamespace in ('dispatch_policy'::regnamespace, 'dispatch_policy_internal'::regnamespace) and relkind = 'S'
       and not exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'i')
   union all select 'function ' || proname, obj_description(oid, 'pg_proc') from pg_proc
-    where pronamespace = 'dispatch_policy'::regnamespace
+    where pronamespace in ('dispatch_policy'::regnamespace, 'dispatch_policy_internal'::regnamespace)
   order by 1`;
 
 interface Part {
@@ -95,7 +95,7 @@ test("an upgrade describes a function that somebody has overloaded", async (t) =
   t.teardown(() => client.release());
   await outdate(client);
   await client.query(
-    "create function dispatch_policy._breadth(a int) returns int language sql as 'select a'",
+    "create function dispatch_policy_internal._breadth(a int) returns int language sql as 'select a'",
   );
   await t.notThrowsAsync(migrate(client, names));
 });
@@ -119,12 +119,12 @@ test("an upgrade does not wait for a table that somebody maintains, and puts its
   });
   await outdate(client);
   await client.query(`
-    create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 9::smallint'`);
+    create or replace function dispatch_policy_internal._breadth(scope text) returns smallint language sql as 'select 9::smallint'`);
   // as a vacuum
   await other.query(`begin; lock table ${nameOf("audit")} in share update exclusive mode`);
   await migrate(client, names);
   await other.query("rollback");
-  const { rows } = await client.query("select dispatch_policy._breadth('policy') as breadth");
+  const { rows } = await client.query("select dispatch_policy_internal._breadth('policy') as breadth");
   t.is(rows[0].breadth, 2);
 });
 

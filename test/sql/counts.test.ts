@@ -1,6 +1,7 @@
 // The number of staged jobs that each partition keeps, whatever happens to the jobs: before and after routing.
 import test from "ava";
 import { concurrency, type Engine, engine, throttle } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 import { addPast, failJob, fetchJob } from "../helpers/native.ts";
 
 const ONE = { gates: [concurrency(1)], batchSize: 9 };
@@ -138,7 +139,7 @@ test("a job without a partition counts for its policy, and then for its partitio
   const it = await engine(t, ONE);
   const batch = it.batch(["a"]) as { jobs: { p?: number }[] };
   const jobs = batch.jobs.map(({ p: _, ...job }) => ({ ...job, payload: { k: "a" } }));
-  await it.pool.query("select id from dispatch_policy._stage($1, 'replace')", [
+  await it.pool.query("select id from dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs }]),
   ]);
   t.is(await it.number("select staged from dispatch_policy.policies"), 1);
@@ -183,12 +184,14 @@ test("a policy that is forgotten page by page leaves no count behind, also if jo
   await it.stage(keys, { runAt: new Date(Date.now() + HOUR_MS) });
   await it.route();
   await it.pool.query("select * from dispatch_policy.remove(policy => 'p')");
-  await it.pool.query("select dispatch_policy._forget_policy('p', 10)");
+  await inside(it.pool, "select dispatch_policy_internal._forget_policy('p', 10)");
   t.is(await it.table("partitions").count(), 15);
   t.is(await it.wrongCounters(), 0);
   await it.stage(keys);
   t.is(await it.wrongCounters(), 0);
-  await t.throwsAsync(it.pool.query("select dispatch_policy._forget_policy('p', 10)"), { code: "55P03" });
+  await t.throwsAsync(inside(it.pool, "select dispatch_policy_internal._forget_policy('p', 10)"), {
+    code: "55P03",
+  });
   await it.route();
   t.is(await it.wrongCounters(), 0);
 });

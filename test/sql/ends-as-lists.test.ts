@@ -2,6 +2,7 @@
 import test from "ava";
 import { asSent, type FinishedJob } from "../../src/db/releasing.ts";
 import { adaptive, engine } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 
 const ended = (job: string, more: Partial<FinishedJob> = {}): FinishedJob => ({
   ...{ job, admission: "1795457410164365", ok: true, lagMs: 5, task: "p", durationMs: 7 },
@@ -42,8 +43,9 @@ test("PostgreSQL reads lists as it reads an entry for each job", async (t) => {
     ...[ended("9", { stagedId: "1000000000000001" }), ended("10", { stagedId: "9" })],
   ];
   const read = async (entries: readonly object[]) => {
-    const { rows } = await it.pool.query(
-      `select to_jsonb(j) - 'ordinality' as it from dispatch_policy._finished($1) j order by j.ordinality`,
+    const rows = await inside(
+      it.pool,
+      `select to_jsonb(j) - 'ordinality' as it from dispatch_policy_internal._finished($1) j order by j.ordinality`,
       [JSON.stringify(entries)],
     );
     return rows.map((row) => row.it);
@@ -71,7 +73,7 @@ test("an adaptive limit learns from lists in the order in which jobs ended", asy
     const jobs = [400, 90, 10, 3, 250, 1].map((lagMs, n) =>
       ended(ids.at(-1 - n)!, { admission: null, attempt: null, ok: ok[n]!, lagMs }),
     );
-    await it.pool.query("select dispatch_policy._release($1, now())", [JSON.stringify(send(jobs))]);
+    await it.pool.query("select dispatch_policy_internal._release($1, now())", [JSON.stringify(send(jobs))]);
     const { current_max, lag_ewma_ms, in_flight } = await it.limiter("adaptive_concurrency");
     limits.push({ current_max, lag_ewma_ms, in_flight });
   }

@@ -39,8 +39,8 @@ function unknown(t: ExecutionContext, it: Explained, why: string | RegExp): void
 const TOO_FEW = "too few jobs of its partition went lately to tell a pace";
 const AFTER_HOLD = "it waits for the end of the job that goes first after a hold";
 
-const LED = `select dispatch_policy._worker_alive('pool', 1, '{p}', 'host', 7, '1 hour', '0'),
-  dispatch_policy._lease('pool', '{p}', null, '1 hour', true)`;
+const LED = `select dispatch_policy_internal._worker_alive('pool', 1, '{p}', 'host', 7, '1 hour', '0'),
+  dispatch_policy_internal._lease('pool', '{p}', null, '1 hour', true)`;
 
 /** So many jobs of partition a, as of a policy that a loop ticks. The passes admitted what they may. */
 async function led(
@@ -175,7 +175,7 @@ test("jobs that only filled the slots of a cap tell no pace: they have not ended
 test("how long a partition has gone, by what is left of its count", async (t) => {
   const { pool } = await engine(t, { gates: [] });
   const { rows } = await pool.query(
-    `select s.seconds, dispatch_policy._counted_seconds(
+    `select s.seconds, dispatch_policy_internal._counted_seconds(
        60 / ln(2) * (1 - exp(-s.seconds * ln(2) / 60)), s.seconds, 60) as found
      from unnest(array[0.1, 1, 10, 60, 600, 6000]::float8[]) s (seconds)`,
   );
@@ -190,7 +190,12 @@ test("how long a partition has gone, by what is left of its count", async (t) =>
     [1, 1e300],
   ])
     t.deepEqual(
-      (await pool.query("select dispatch_policy._counted_seconds($1, $2, 60) as found", [jobs, total])).rows,
+      (
+        await pool.query("select dispatch_policy_internal._counted_seconds($1, $2, 60) as found", [
+          jobs,
+          total,
+        ])
+      ).rows,
       [{ found: null }],
     );
 });

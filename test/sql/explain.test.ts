@@ -317,8 +317,12 @@ test("nobody ticks, and who does", async (t) => {
   const it = await explain(world, id!);
   t.is(it.ticked_by, null);
   t.regex(it.sentence, /No live worker runs the loop of this policy/);
-  await world.pool.query("select dispatch_policy._worker_alive('pool', 1, '{p}', 'host', 7, '1 hour', '0')");
-  await world.pool.query("select from dispatch_policy._lease('pool', '{p}', null, '1 minute', true)");
+  await world.pool.query(
+    "select dispatch_policy_internal._worker_alive('pool', 1, '{p}', 'host', 7, '1 hour', '0')",
+  );
+  await world.pool.query(
+    "select from dispatch_policy_internal._lease('pool', '{p}', null, '1 minute', true)",
+  );
   const led = await explain(world, id!);
   t.deepEqual(led.ticked_by, { pool_id: "pool", host: "host", pid: 7 });
   t.is(

@@ -13,6 +13,7 @@ import {
   type TestGate,
   throttle,
 } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 import { random as randomNumbers, seedOf } from "../helpers/random.ts";
 
 const LIMIT = 7;
@@ -80,7 +81,7 @@ for (const [title, { gate, zero }] of Object.entries(GATES)) {
     let released = 0;
     for (let step = 0; step < 25; step++) {
       const now = at(random(5) * 100 - 200);
-      await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [now]);
+      await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [now]);
       const before = await world.limiter(gate.name);
       admitted += (await world.admit({ now, claim: 1 + random(3) })).admitted;
       const { in_flight, tokens } = await world.limiter(gate.name);
@@ -314,10 +315,10 @@ test("adaptive: 100 fast jobs, one at a time, teach nothing about more at once",
     declare v_job bigint;
     begin
       for i in 1..100 loop
-        perform dispatch_policy._route('p', null, 1000, false);
-        perform dispatch_policy._admit('p', 'default', 10, clock_timestamp() + make_interval(mins => 1, secs => i), false);
+        perform dispatch_policy_internal._route('p', null, 1000, false);
+        perform dispatch_policy_internal._admit('p', 'default', 10, clock_timestamp() + make_interval(mins => 1, secs => i), false);
         select job_id into strict v_job from dispatch_policy.in_flight_jobs;
-        perform dispatch_policy._release(json_build_array(json_build_object('job', v_job, 'ok', true, 'lagMs', 1)), null);
+        perform dispatch_policy_internal._release(json_build_array(json_build_object('job', v_job, 'ok', true, 'lagMs', 1)), null);
         commit;
       end loop;
     end $$`);
@@ -433,7 +434,7 @@ test("an average that has underflowed already, and lags that are none, fail no r
     await it.passes();
     const [job] = await it.inFlight();
     await it.pool.query(
-      "select dispatch_policy._release(json_build_array(json_build_object('job', $1::text, 'ok', true, 'lagMs', $2::text)), null)",
+      "select dispatch_policy_internal._release(json_build_array(json_build_object('job', $1::text, 'ok', true, 'lagMs', $2::text)), null)",
       [job, lag],
     );
     t.deepEqual(await it.inFlight(), []);
@@ -462,11 +463,14 @@ async function goesAt(
   const starts: number[] = [];
   for (let now = from; now < from + seconds * 1000; ) {
     const { rows } = await it.pool.query(
-      "select * from dispatch_policy._route('p', $1, 10000, false), dispatch_policy._admit('p', null, 50, $1, false)",
+      "select * from dispatch_policy_internal._route('p', $1, 10000, false), dispatch_policy_internal._admit('p', null, 50, $1, false)",
       [new Date(now)],
     );
     for (let job = 0; job < rows[0].admitted; job++) starts.push(now - from);
-    const next = await it.number("select dispatch_policy._next_eligible_at('p', null)");
+    const [{ next }] = await inside(
+      it.pool,
+      "select dispatch_policy_internal._next_eligible_at('p', null) as next",
+    );
     now = Math.max(Math.ceil(Number(next)), now + 1) + late.below(lateMs);
   }
   return starts;

@@ -1,6 +1,7 @@
 // A job of a group keeps its place in it, whatever others write to Graphile Worker's rows: copied flags, a raised revision.
 import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, type EngineOptions, engine, share } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 import { addPast, completeJob, failJob, fetchJob, poolLives, sendBack, startJob } from "../helpers/native.ts";
 
 /** A group of one admitted job. `off`: it went to Graphile Worker while its policy was off. */
@@ -17,7 +18,7 @@ async function world(
     it.pool.query("select dispatch_policy.switch_policy('p', $1)", [enabled]);
   if (off) await enable(false);
   const { rows } = await it.pool.query(
-    "select id from dispatch_policy._stage_group($1, 'replace', null, $2)",
+    "select id from dispatch_policy.enqueue_group($1, 'replace', null, $2)",
     [JSON.stringify([{ ...batch, jobs }]), JSON.stringify({ identifier: "p", payload: { key: "then" } })],
   );
   if (off) {
@@ -38,7 +39,7 @@ async function addCopy(it: Engine, of: string): Promise<string> {
 /** The counts of the callbacks that were added. */
 const called = (it: Engine) => it.groupCounts();
 
-const sweep = (it: Engine) => it.number("select closed from dispatch_policy._close_groups()");
+const sweep = (it: Engine) => it.number("select closed from dispatch_policy_internal._close_groups()");
 
 /** It runs, fails and is parked, or waits for Graphile Worker's own retry. */
 async function fail(it: Engine, job: string, parks: boolean): Promise<void> {
@@ -104,7 +105,10 @@ for (const runs of [false, true])
   for (const [what, verb] of [
     ["removed", "dispatch_policy.remove(policy => 'p', partition => 'a')"],
     ["cancelled", "dispatch_policy.cancel(array(select id from dispatch_policy.staged_jobs))"],
-    ["dropped", "dispatch_policy._drop_staged(array(select id from dispatch_policy.staged_jobs), 'dropped')"],
+    [
+      "dropped",
+      "dispatch_policy_internal._drop_staged(array(select id from dispatch_policy.staged_jobs), 'dropped')",
+    ],
   ] as const) {
     test(`a parked job that was retried by hand counts at its end, although its staged row is ${what} ${runs ? "while it runs" : "before it runs"}`, async (t) => {
       const { it, job } = await world(t);
@@ -113,7 +117,7 @@ for (const runs of [false, true])
       await native(it, job);
       const start = async () => t.is((await startJob(it, await fetchJob(it, job))).verdict, "admitted");
       if (runs) await start();
-      await it.pool.query(`select ${verb}`);
+      await inside(it.pool, `select ${verb}`);
       t.is(await it.staged(), 0);
       t.is(await sweep(it), 0);
       t.deepEqual(await called(it), []);

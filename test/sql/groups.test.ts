@@ -19,7 +19,7 @@ async function world(t: ExecutionContext, options: Partial<EngineOptions> = {}) 
     const batch = it.batch(partitions, how) as { jobs: object[] };
     const jobs = batch.jobs.map((job, n) => ({ ...job, payload: { key: partitions[n] } }));
     const { rows } = await (how.as ?? it.pool).query(
-      "select id from dispatch_policy._stage_group($1, 'replace', null, $2) order by n",
+      "select id from dispatch_policy.enqueue_group($1, 'replace', null, $2) order by n",
       [JSON.stringify([{ ...batch, jobs }]), JSON.stringify(then)],
     );
     return rows.map(({ id }) => id as string);
@@ -27,14 +27,14 @@ async function world(t: ExecutionContext, options: Partial<EngineOptions> = {}) 
   const set = (values: object) => it.table("policies").set({ ...values });
   const enable = (enabled: boolean) => query("select dispatch_policy.switch_policy('p', $1)", [enabled]);
   const sweep = async () => {
-    await query("select dispatch_policy._sweep_replaced()");
+    await query("select dispatch_policy_internal._sweep_replaced()");
     for (const look of ["marks", "finds"]) {
       const { rows } = await query(
-        "select job_id as job, admission, attempt, ok from dispatch_policy._sweep_in_flight(interval '0')",
+        "select job_id as job, admission, attempt, ok from dispatch_policy_internal._sweep_in_flight(interval '0')",
       );
       if (look === "finds") await it.release(rows.filter(({ job }) => job !== null));
     }
-    return it.number("select closed from dispatch_policy._close_groups()");
+    return it.number("select closed from dispatch_policy_internal._close_groups()");
   };
   /** A job runs, fails, and is parked for its retry. */
   const failOnce = async (job: string) => {
@@ -167,7 +167,7 @@ test("jobs are dropped: expired in a pass and in a sweep, denied, and for newer 
   const [expired, swept] = await group(["a", "b"], { expiresAt: new Date(Date.now() + 60_000) });
   const expire = (id?: string) => it.table("staged_jobs").set({ expires_at: "-infinity" }, { id });
   await expire(swept);
-  await query("select dispatch_policy._sweep_expired(now())");
+  await query("select dispatch_policy_internal._sweep_expired(now())");
   t.is(await left(it), 1);
   await it.route();
   await expire(expired);
@@ -281,7 +281,7 @@ test("a retry that goes past the gates counts when it has ended", async (t) => {
   t.is(await sweep(), 0);
   await fetchJob(it, job!, "w");
   const caught = await query(
-    "select verdict, staged_id from dispatch_policy._catch_unadmitted($1, 0, 2, 'w', null, $2, '{}', 'enforce', null)",
+    "select verdict, staged_id from dispatch_policy_internal._catch_unadmitted($1, 0, 2, 'w', null, $2, '{}', 'enforce', null)",
     [job, JSON.stringify(it.batch(["a"]))],
   );
   t.is(caught.rows[0].verdict, "admitted");
@@ -336,7 +336,7 @@ test("a copy that is taken over counts in its original's place", async (t) => {
   await it.passes();
   await fetchJob(it, job!, "w");
   const caught = await query(
-    "select verdict, staged_id from dispatch_policy._catch_unadmitted($1, 0, 1, 'w', null, $2, '{}', 'enforce', null)",
+    "select verdict, staged_id from dispatch_policy_internal._catch_unadmitted($1, 0, 1, 'w', null, $2, '{}', 'enforce', null)",
     [job, JSON.stringify(it.batch(["a"]))],
   );
   t.is(caught.rows[0].verdict, "taken_over");
@@ -529,7 +529,7 @@ test("of many jobs a sweep looks at some at a time", async (t) => {
   await query("select graphile_worker.complete_jobs($1)", [jobs.slice(1, 4)]);
   const pages: number[] = [];
   for (let after: string | null = "0"; after !== null; ) {
-    const { rows } = await query("select * from dispatch_policy._close_groups($1, 2)", [after]);
+    const { rows } = await query("select * from dispatch_policy_internal._close_groups($1, 2)", [after]);
     pages.push(rows[0].closed);
     after = rows[0].staged_id;
   }

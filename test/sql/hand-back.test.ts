@@ -59,7 +59,7 @@ const payloads = async (it: Engine, where = {}) =>
 async function stage(it: Engine, payload: unknown, options: object = {}, as = it.pool): Promise<void> {
   const batch = it.batch(["a"], options) as { jobs: object[] };
   const staged = batch.jobs.map((job) => ({ ...job, ...options, payload }));
-  await as.query("select id from dispatch_policy._stage($1, 'replace')", [
+  await as.query("select id from dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs: staged }]),
   ]);
 }
@@ -157,7 +157,7 @@ test("a job that keeps the time of a failed one, whose attempt was given back, i
   const it = await engine(t, ROOMY);
   await parked(it, { giveBack: true });
   const batch = it.batch(["a"], { jobKey: "k" });
-  await it.pool.query("select id from dispatch_policy._stage($1, 'preserve_run_at')", [
+  await it.pool.query("select id from dispatch_policy_internal._stage($1, 'preserve_run_at')", [
     JSON.stringify([batch]),
   ]);
   t.like(await uninstall(it), { handed_back: 1, dropped: true });
@@ -235,7 +235,7 @@ test("nor are they believed as admitted, should the package come back", async (t
 test("jobs that a killed worker has locked are unlocked, and those of other workers are not", async (t) => {
   const it = await engine(t, { gates: [concurrency(2)] });
   await it.pool.query(
-    "select dispatch_policy._worker_alive('worker', 1, '{p}', 'host', 1, '1 millisecond', '0')",
+    "select dispatch_policy_internal._worker_alive('worker', 1, '{p}', 'host', 1, '1 millisecond', '0')",
   );
   await it.stage(["a", "a"]);
   await it.passes();
@@ -338,11 +338,11 @@ test("hand_back is refused while the policy is on", async (t) => {
 
 test("hand_back takes only its policy's jobs, and a dry run none", async (t) => {
   const it = await engine(t, SHUT);
-  await it.pool.query(`select dispatch_policy._declare_policy(definition || '{"name": "o", "tasks": ["o"]}', 'o', '{}', now())
+  await it.pool.query(`select dispatch_policy_internal._declare_policy(definition || '{"name": "o", "tasks": ["o"]}', 'o', '{}', now())
     from dispatch_policy.policies`);
   await it.stage(["a", "a", "b"]);
   const other = it.batch(["a"], { task: "o" });
-  await it.pool.query("select dispatch_policy._stage($1, 'replace')", [
+  await it.pool.query("select dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...other, policy: "o" }]),
   ]);
   await it.passes();
@@ -377,7 +377,7 @@ test("jobs that have expired are dropped and counted, and do not run in Graphile
   const { rows } = await it.pool.query("select * from dispatch_policy.hand_back('p')");
   t.deepEqual(rows, [{ matched: 4, changed: 4, refused: 0, expired: 1 }]);
   t.is((await jobs(it)).length, 3);
-  const drops = await it.pool.query("select * from dispatch_policy._consume_drops('p')");
+  const drops = await it.pool.query("select * from dispatch_policy_internal._consume_drops('p')");
   t.deepEqual(drops.rows, [{ partition: "a", reason: "expired", jobs: 1 }]);
   await it.route();
   t.like(await it.partition("a"), { dropped_total: "1", staged: 0 });

@@ -12,7 +12,7 @@ async function handOn(it: Engine, jobs: readonly string[], as: Queryable = it.po
   await it.pool.query("select graphile_worker.complete_jobs($1)", [jobs]);
   const ended = jobs.map((job) => ({ job, admission: null, ok: true, lagMs: 1, attempt: null, retry: null }));
   const { rows } = await as.query(
-    "select left_ids, may_end, handed_on from dispatch_policy._release($1, null, true)",
+    "select left_ids, may_end, handed_on from dispatch_policy_internal._release($1, null, true)",
     [JSON.stringify(ended)],
   );
   return rows[0] as { left_ids: string[]; may_end: number | null; handed_on: object[] | null };
@@ -158,7 +158,9 @@ test("after a slot was handed on the next release goes at once, whatever other p
   const { it, running } = await waiting(t);
   const busy = new Engine(it.url, it.pool, { policy: "busy", gates: [], ahead: 40 });
   await busy.declare();
-  await it.pool.query("select dispatch_policy._worker_alive('pool', 2, '{busy}', 'host', 1, '1 hour', '0')");
+  await it.pool.query(
+    "select dispatch_policy_internal._worker_alive('pool', 2, '{busy}', 'host', 1, '1 hour', '0')",
+  );
   await busy.stage(Array(100).fill("a"));
   await busy.passes(2);
   const { ahead_limiter_id: id } = await it.table("policies").one({ name: "busy" });

@@ -1,6 +1,7 @@
 // A partition that waits for tokens waits for as many as its next job costs, which may become another job.
 import test, { type ExecutionContext } from "ava";
 import { type Engine, engine, type Queryable, type TestGate, throttle } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 import { asText, table } from "../helpers/table.ts";
 
 const HOUR_MS = 3_600_000;
@@ -104,7 +105,9 @@ for (const [bucket, gate] of BUCKETS) {
     const runAt = new Date(Date.now() + 60_000);
     const batch = world.batch(["a", "a"], { cost: 5 }) as { jobs: object[] };
     Object.assign(batch.jobs[1]!, { cost: 1, priority: -1, runAt });
-    await world.pool.query("select dispatch_policy._stage($1, 'replace')", [JSON.stringify([batch])]);
+    await world.pool.query("select dispatch_policy_internal._stage($1, 'replace')", [
+      JSON.stringify([batch]),
+    ]);
     t.is(await world.passes(2), 0);
     t.is((await world.admit({ now: new Date(runAt.getTime() + 1) })).admitted, 1);
   });
@@ -114,7 +117,10 @@ for (const [bucket, gate] of BUCKETS) {
     const before = (await world.partition("a")).eligible_at;
     await world.stage("a", { cost: 1, runAt: new Date(Date.now() + 60_000) });
     await world.passes(2);
-    await world.pool.query("select dispatch_policy._head_changed(array[id]) from dispatch_policy.partitions");
+    await inside(
+      world.pool,
+      "select dispatch_policy_internal._head_changed(array[id]) from dispatch_policy.partitions",
+    );
     await world.passes(2);
     const { eligible_at: at } = await world.partition("a");
     if (gate === own) t.true(Math.abs(at - before) < 1000, `${before} ${at}`);
@@ -127,7 +133,10 @@ for (const [bucket, gate] of BUCKETS) {
     const at = (n: number) => new Date(start + n * 1000);
     for (let n = 0; n < 45; n++)
       await world.stage("a", { cost: 1, runAt: at(n), priority: n === 44 ? -1 : 0 });
-    await world.pool.query("select dispatch_policy._head_changed(array[id]) from dispatch_policy.partitions");
+    await inside(
+      world.pool,
+      "select dispatch_policy_internal._head_changed(array[id]) from dispatch_policy.partitions",
+    );
     await world.passes(2);
     const looks: number[] = [];
     for (let n = 0; n < 46; n++) {

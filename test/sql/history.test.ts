@@ -78,7 +78,7 @@ test("a job that expires is dropped, by a pass and by a sweep, and a cancelled o
   const [first, second] = await it.stage(["a", "b", "c"]);
   await it.route();
   await it.table("staged_jobs").set({ expires_at: "-infinity" }, { id: first });
-  await it.pool.query("select dispatch_policy._sweep_expired(now())");
+  await it.pool.query("select dispatch_policy_internal._sweep_expired(now())");
   await it.table("staged_jobs").set({ expires_at: "-infinity" }, { id: second });
   await it.pool.query("select dispatch_policy.cancel(policy => 'p', partition => 'c')");
   await it.passes();
@@ -124,7 +124,8 @@ test("a sweep ends what no release has ended, and leaves jobs that go on", async
   await it.release([gone!, failed!, waits!].map((job) => ({ job, ok: null })));
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[gone]]);
   await it.pool.query("select graphile_worker.permanently_fail_jobs($1, 'why')", [[failed]]);
-  const close = (now: string) => it.number(`select closed from dispatch_policy._close_history(${now})`);
+  const close = (now: string) =>
+    it.number(`select closed from dispatch_policy_internal._close_history(${now})`);
   t.is(await close("now()"), 0, "they have just been admitted");
   t.is(await close("now() + interval '2 minutes'"), 2);
   t.deepEqual(await outcomes(it), ["gone", "failed", null, null]);
@@ -141,7 +142,7 @@ test("jobs that go on in Graphile Worker do not keep a sweep from those that are
   let place: unknown[] = [0, "0"];
   for (;;) {
     const { rows: found } = await it.pool.query(
-      "select * from dispatch_policy._close_history(now() + interval '2 minutes', $1, $2, 3)",
+      "select * from dispatch_policy_internal._close_history(now() + interval '2 minutes', $1, $2, 3)",
       place,
     );
     pages.push(found[0].closed);
@@ -174,7 +175,7 @@ test("sweeps delete what is older than the policy keeps it, and all of a policy 
   await it.finish(await it.inFlight());
   await it.pool.query("select dispatch_policy.hold('p', 'z', now() + interval '1 second')");
   t.is(await it.table("reasons").count(), 1);
-  const collect = (now: string) => it.number(`select dispatch_policy._collect_history(${now})`);
+  const collect = (now: string) => it.number(`select dispatch_policy_internal._collect_history(${now})`);
   t.is(await collect("now() + interval '59 minutes'"), 0);
   t.is(await collect("now() + interval '61 minutes'"), 3, "two jobs that ended and a stop");
   t.is(await written(it), 1, "the reason is in force");
@@ -190,9 +191,9 @@ test("of a partition's reasons the last one that is old stays, until the partiti
   const { id: partition_id, policy_id } = await it.partition("a");
   const from_at = () => "now() - n * interval '1 hour'";
   await it.table("reasons").add({ partition_id, from_at, policy_id, waited: {} }, 4);
-  t.is(await it.number("select dispatch_policy._collect_history(now() + interval '1 second')"), 3);
+  t.is(await it.number("select dispatch_policy_internal._collect_history(now() + interval '1 second')"), 3);
   await it.table("partitions").remove();
-  t.is(await it.number("select dispatch_policy._collect_history(now() + interval '1 second')"), 1);
+  t.is(await it.number("select dispatch_policy_internal._collect_history(now() + interval '1 second')"), 1);
 });
 
 test("a policy without a history writes none of it", async (t) => {

@@ -35,7 +35,7 @@ test.serial(
 
 const CHANGES: Record<string, string> = {
   "a table": "create table kept ()",
-  "a function": "alter function dispatch_policy._admit set lock_timeout = 0",
+  "a function": "alter function dispatch_policy_internal._admit set lock_timeout = 0",
   statistics: `analyze ${nameOf("turns")}`,
   "a grant": "grant usage on schema dispatch_policy to public",
   "a setting": `do $$ begin execute format('alter database %I set lock_timeout = 1', current_database()); end $$`,

@@ -7,7 +7,7 @@ async function recording(t: Parameters<typeof engine>[0], options: Partial<Engin
   await it.table("policies").set({ load_kept_for: 3600 });
   return it;
 }
-const fold = (it: Engine) => it.number("select dispatch_policy._fold_activity(10000)");
+const fold = (it: Engine) => it.number("select dispatch_policy_internal._fold_activity(10000)");
 async function load(it: Engine) {
   const keys = new Map((await it.table("partitions").all()).map(({ id, key }) => [id, key as string]));
   const sums = new Map<string, Record<"came" | "cost" | "admitted" | "ended" | "run_seconds", number>>();
@@ -112,7 +112,7 @@ test("load goes when it is too old, and when its policy records none any more", 
   await it.stage("a");
   await it.passes(1);
   await fold(it);
-  const collect = (now: string) => it.number(`select dispatch_policy._collect_load(${now})`);
+  const collect = (now: string) => it.number(`select dispatch_policy_internal._collect_load(${now})`);
   t.is(await collect("clock_timestamp() + interval '1 hour'"), 0);
   t.is(await collect("clock_timestamp() + interval '1 hour 3 minutes'"), 1);
   await it.stage("a");

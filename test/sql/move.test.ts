@@ -29,7 +29,7 @@ const keyless = async (it: Engine) =>
 /** Declares policy q as policy p is, with the same task if `takes`. */
 const declareQ = (it: Engine, takes: boolean) =>
   it.pool.query(
-    `select dispatch_policy._declare_policy(definition || $1, 'q', '{}', now()) from dispatch_policy.policies`,
+    `select dispatch_policy_internal._declare_policy(definition || $1, 'q', '{}', now()) from dispatch_policy.policies`,
     [JSON.stringify({ name: "q", tasks: takes ? ["p"] : ["q"] })],
   );
 

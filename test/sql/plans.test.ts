@@ -58,28 +58,28 @@ const STATISTICS: Record<string, (world: Engine) => Promise<unknown>> = {
 /** What sweeps and operators do to many jobs at once, in an order in which each finds many. */
 const VERBS = [
   "select * from dispatch_policy.adopt('p', 2000)",
-  "select dispatch_policy._route('p', null, 10000, false)",
+  "select dispatch_policy_internal._route('p', null, 10000, false)",
   "select * from dispatch_policy.pause('p')",
   "select * from dispatch_policy.resume('p')",
   'select * from dispatch_policy.set_limit($$p$$, $$all$$, $${"max": 50000}$$)',
-  "select dispatch_policy._route('p', null, 10000, false)",
+  "select dispatch_policy_internal._route('p', null, 10000, false)",
   "select * from dispatch_policy.clear_limit('p', 'all')",
-  "select dispatch_policy._route('p', null, 10000, false)",
+  "select dispatch_policy_internal._route('p', null, 10000, false)",
   "select * from dispatch_policy.admit('p', 100)",
-  "select * from dispatch_policy._sweep_in_flight(interval '0')",
-  "select * from dispatch_policy._sweep_in_flight(interval '0')",
-  "select dispatch_policy._sweep_counters()",
-  "select * from dispatch_policy._sweep_partitions(now())",
-  "select * from dispatch_policy._sweep_overdue()",
-  "select dispatch_policy._sweep_replaced()",
-  "select dispatch_policy._sweep_pending()",
-  "select dispatch_policy._sweep_expired(now())",
+  "select * from dispatch_policy_internal._sweep_in_flight(interval '0')",
+  "select * from dispatch_policy_internal._sweep_in_flight(interval '0')",
+  "select dispatch_policy_internal._sweep_counters()",
+  "select * from dispatch_policy_internal._sweep_partitions(now())",
+  "select * from dispatch_policy_internal._sweep_overdue()",
+  "select dispatch_policy_internal._sweep_replaced()",
+  "select dispatch_policy_internal._sweep_pending()",
+  "select dispatch_policy_internal._sweep_expired(now())",
   "select * from dispatch_policy.cancel(policy => 'p', count => 100)",
   "select * from dispatch_policy.remove(policy => 'p', count => 100)",
   "select dispatch_policy.switch_policy('p', false)",
   "select * from dispatch_policy.hand_back('p', 100)",
-  "select dispatch_policy._collect_partitions(now() + interval '1 day', interval '1 hour')",
-  "select dispatch_policy._collect_limiters(now() + interval '1 day', interval '1 hour')",
+  "select dispatch_policy_internal._collect_partitions(now() + interval '1 day', interval '1 hour')",
+  "select dispatch_policy_internal._collect_limiters(now() + interval '1 day', interval '1 hour')",
 ];
 
 for (const [which, make] of Object.entries(STATISTICS)) {
@@ -194,7 +194,7 @@ test("the first pass of a session that admits jobs is done twice, and nothing go
   const it = await engine(t, { gates: [throttle(3, { per: 60 })] });
   await it.pool.query(
     `create function told() returns trigger language plpgsql as $$ begin raise notice 'goes'; return new; end $$;
-    create trigger told before insert on dispatch_policy._private_in_flight_jobs for each row execute function told()`,
+    create trigger told before insert on dispatch_policy_internal.in_flight_jobs for each row execute function told()`,
   );
   const session = await it.session();
   const { admit } = makeEngine("dispatch_policy");

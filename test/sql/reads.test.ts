@@ -4,7 +4,7 @@ import test from "ava";
 import { concurrency, Engine, type EngineOptions, engine } from "../helpers/engine.ts";
 
 const READ = `select sum(pg_stat_get_xact_tuples_returned(c.oid) + pg_stat_get_xact_tuples_fetched(c.oid))::int as rows
-from pg_class c where c.relkind in ('r', 'i') and c.relnamespace = 'dispatch_policy'::regnamespace`;
+from pg_class c where c.relkind in ('r', 'i') and c.relnamespace = 'dispatch_policy_internal'::regnamespace`;
 
 /** On a small table PostgreSQL takes all rows, where it takes those of an index on a large one. */
 const BY_INDEX =
@@ -16,7 +16,9 @@ const SLACK = 20;
 async function ask(world: Engine, text: string, settings = BY_INDEX) {
   const client = await world.pool.connect();
   try {
-    await client.query(`begin; ${settings}`);
+    await client.query(
+      `begin; set local search_path = pg_catalog, dispatch_policy_internal, pg_temp; ${settings}`,
+    );
     const [first] = (await client.query<{ rows: number }>(READ)).rows;
     const { rows } = await client.query(text);
     const [last] = (await client.query<{ rows: number }>(READ)).rows;
@@ -35,8 +37,8 @@ async function come(world: Engine, name: string, count: number, each = 1) {
   await world.pool.query("vacuum analyze");
 }
 
-const ADMISSIBLE = `select dispatch_policy._admissible_jobs(p, clock_timestamp()) as jobs
-  from dispatch_policy._private_policies p where p.name = 'p'`;
+const ADMISSIBLE = `select dispatch_policy_internal._admissible_jobs(p, clock_timestamp()) as jobs
+  from dispatch_policy_internal.policies p where p.name = 'p'`;
 
 for (const [which, looked] of [
   ["ready", "clock_timestamp()"],
@@ -50,7 +52,7 @@ for (const [which, looked] of [
     const seen = [];
     for (const count of [300, 1500]) {
       await come(world, `of ${count}`, count);
-      await world.pool.query(`update dispatch_policy._private_partitions set looked_at = ${looked}`);
+      await world.pool.query(`update dispatch_policy_internal.partitions set looked_at = ${looked}`);
       await world.pool.query("vacuum analyze");
       seen.push(await ask(world, ADMISSIBLE));
     }
@@ -68,7 +70,7 @@ test("the jobs of a partition are found by index, due or not", async (t) => {
   await world.stage("mine", { runAt: new Date(Date.now() + 3_600_000) });
   await world.stage("unrouted");
   const byId = (key: string) => `select partition, run_at < now() as due from dispatch_policy.staged_jobs
-    where partition_id = dispatch_policy._partition_id('p', '${key}') order by id`;
+    where partition_id = dispatch_policy_internal._partition_id('p', '${key}') order by id`;
   t.deepEqual((await ask(world, byId("unrouted"))).rows, [{ partition: "unrouted", due: true }]);
   await come(world, "other", 200, 3);
   const before = [];
@@ -136,7 +138,7 @@ test("figures by reason are those of the view partitions, whatever stops a parti
       await pool.query("select from dispatch_policy.hold($1, $2, \"for\" => '1 hour')", [policy, key]);
   }
   await world.route();
-  await pool.query("select dispatch_policy._admit('p', 'default', 1, null, false)");
+  await pool.query("select dispatch_policy_internal._admit('p', 'default', 1, null, false)");
   const figures = async () =>
     (
       await pool.query(`select labels ->> 'policy' as policy, labels ->> 'reason' as reason, value::int as partitions
@@ -146,7 +148,7 @@ test("figures by reason are those of the view partitions, whatever stops a parti
     (
       await pool.query(`select v.policy, coalesce(v.reason, case when q.due_at > now() then 'not_due' else 'none' end) as reason,
           count(*)::int as partitions
-        from dispatch_policy.partitions v join dispatch_policy._private_partitions q on q.id = v.id
+        from dispatch_policy.partitions v join dispatch_policy_internal.partitions q on q.id = v.id
         where v.staged > 0 group by 1, 2 order by 1, 2`)
     ).rows;
   const before = await figures();

@@ -6,7 +6,7 @@ import { durations } from "../helpers/table.ts";
 /** How many jobs may end before the next release. Null: nobody waits. */
 async function mayEnd(it: Engine, job: string | undefined): Promise<number | null> {
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
-  const { rows } = await it.pool.query("select may_end from dispatch_policy._release($1, null)", [
+  const { rows } = await it.pool.query("select may_end from dispatch_policy_internal._release($1, null)", [
     JSON.stringify([{ job }]),
   ]);
   return rows[0].may_end;
@@ -15,9 +15,10 @@ async function mayEnd(it: Engine, job: string | undefined): Promise<number | nul
 /** Two slots, and room for three jobs more; one at a time of each partition. */
 async function bounded(t: Parameters<typeof engine>[0]): Promise<Engine> {
   const it = await engine(t, { gates: [concurrency(1)], ahead: 3 });
-  await it.pool.query("select dispatch_policy._worker_alive('pool', 2, $1, 'host', 1, '1 hour', '0')", [
-    [it.policy],
-  ]);
+  await it.pool.query(
+    "select dispatch_policy_internal._worker_alive('pool', 2, $1, 'host', 1, '1 hour', '0')",
+    [[it.policy]],
+  );
   return it;
 }
 
@@ -53,7 +54,7 @@ test("the next release may wait where the workers have work for as long", async 
 test("half of the jobs that are ahead may end before the next release, shared among the worker pools", async (t) => {
   const it = await engine(t, { gates: [], ahead: 40, batchSize: 100 });
   const alive = (pool: string) =>
-    it.pool.query("select dispatch_policy._worker_alive($1, 2, $2, 'host', 1, '1 hour', '0')", [
+    it.pool.query("select dispatch_policy_internal._worker_alive($1, 2, $2, 'host', 1, '1 hour', '0')", [
       pool,
       [it.policy],
     ]);

@@ -5,13 +5,16 @@ import { concurrency, type Engine, engine, throttle } from "../helpers/engine.ts
 import { random, seedOf } from "../helpers/random.ts";
 
 const fold = (it: Engine, most = 1000) =>
-  it.number("select dispatch_policy._fold_activity($1)", [most]) as Promise<number>;
+  it.number("select dispatch_policy_internal._fold_activity($1)", [most]) as Promise<number>;
 const totals = (it: Engine) => it.table("minutes").one({ minute: "-infinity" });
 const minutes = async (it: Engine) =>
   (await it.pool.query("select * from dispatch_policy.minutes order by minute")).rows;
 /** How many of the counted jobs lie in the bucket of so many seconds. */
 const inBucketOf = (it: Engine, seconds: number, counts: object) =>
-  it.number("select coalesce(($2::jsonb ->> dispatch_policy._bucket($1)::text)::int, 0)", [seconds, counts]);
+  it.number("select coalesce(($2::jsonb ->> dispatch_policy_internal._bucket($1)::text)::int, 0)", [
+    seconds,
+    counts,
+  ]);
 
 const counted = (counts: Record<string, number>) =>
   Object.values(counts).reduce((sum, jobs) => sum + jobs, 0);
@@ -88,7 +91,7 @@ test("dropped jobs are counted", async (t) => {
   await it.stage(["a", "a"]);
   await it.route();
   const { rows } = await it.pool.query(
-    "select sum(jobs)::int as jobs from dispatch_policy._consume_drops('p')",
+    "select sum(jobs)::int as jobs from dispatch_policy_internal._consume_drops('p')",
   );
   t.is(rows[0].jobs, 2);
   await fold(it);
@@ -125,7 +128,7 @@ test("who folds beside another skips its rows, and nothing is counted twice", as
   await it.passes();
   const first = await it.session();
   await first.query("begin");
-  const folded = (await first.query("select dispatch_policy._fold_activity(1) as n")).rows[0].n;
+  const folded = (await first.query("select dispatch_policy_internal._fold_activity(1) as n")).rows[0].n;
   t.is(folded, 1);
   await it.stage(["c"]);
   await it.passes();
@@ -173,7 +176,9 @@ for (const [name, secondsOf] of Object.entries(DISTRIBUTIONS))
     const batches = draw().map((seconds) =>
       it.batch(["a"], { runAt: new Date(admittedAt.getTime() - Math.max(1, seconds * 1000)) }),
     );
-    await it.pool.query("select from dispatch_policy._stage($1, 'replace')", [JSON.stringify(batches)]);
+    await it.pool.query("select from dispatch_policy_internal._stage($1, 'replace')", [
+      JSON.stringify(batches),
+    ]);
     await it.route();
     t.is((await it.admit({ now: admittedAt })).admitted, JOBS);
     const [lags, runs, jobs] = [draw(), draw(), await it.inFlight()];

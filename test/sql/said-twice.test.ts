@@ -10,6 +10,7 @@ import { keyText } from "../../src/policy/key.ts";
 import { readSettings } from "../../src/settings.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { engine } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 import { seedOf } from "../helpers/random.ts";
 import { nameOf, table } from "../helpers/table.ts";
 
@@ -35,7 +36,7 @@ test("a process without settings declares the preset's defaults", async (t) => {
   const { pool } = await testDatabase(t);
   const definition = JSON.stringify({ name: "p", version: 1, tasks: ["p"], gates: [], retries: "restage" });
   await pool.query(
-    `select dispatch_policy._declare_policy(${parameters("jsonb", "text", "jsonb", "time")})`,
+    `select dispatch_policy_internal._declare_policy(${parameters("jsonb", "text", "jsonb", "time")})`,
     [definition, "hash", "{}", new Date()],
   );
   const policies = await table(pool, "policies").all();
@@ -56,7 +57,7 @@ test("a column's default is what its function says", async (t) => {
     `select d.adrelid::regclass || '.' || a.attname as name, pg_get_expr(d.adbin, d.adrelid) as expression
      from pg_attrdef d join pg_class c on c.oid = d.adrelid
      join pg_attribute a on a.attrelid = d.adrelid and a.attnum = d.adnum
-     where c.relnamespace = 'dispatch_policy'::regnamespace`,
+     where c.relnamespace = 'dispatch_policy_internal'::regnamespace`,
   );
   const defaultOf = async (of: string, field: string) => {
     const column = columns.find((one) => one.name === `${nameOf(of)}.${field}`);
@@ -64,14 +65,14 @@ test("a column's default is what its function says", async (t) => {
     return rows[0].value;
   };
   const { rows: heads } = await pool.query(
-    "select priority::text, run_at::text, id::text from dispatch_policy._no_head()",
+    "select priority::text, run_at::text, id::text from dispatch_policy_internal._no_head()",
   );
-  for (const name of ["partitions", "arrivals"])
+  for (const one of ["partitions", "arrivals"])
     t.deepEqual(
       {
-        priority: await defaultOf(name, "head_priority"),
-        run_at: await defaultOf(name, "head_run_at"),
-        id: await defaultOf(name, "head_id"),
+        priority: await defaultOf(one, "head_priority"),
+        run_at: await defaultOf(one, "head_run_at"),
+        id: await defaultOf(one, "head_id"),
       },
       heads[0],
     );
@@ -83,7 +84,7 @@ test("the view jobs shows as many attempts as adding a job returns", async (t) =
   const it = await engine(t, { gates: [] });
   await it.stage("a");
   const { rows } = await it.pool.query(
-    "select max_attempts, dispatch_policy._max_attempts(null) as returned from dispatch_policy.jobs",
+    "select max_attempts, dispatch_policy_internal._max_attempts(null) as returned from dispatch_policy.jobs",
   );
   t.is(rows.length, 1);
   t.is(rows[0].max_attempts, rows[0].returned);
@@ -93,7 +94,7 @@ test("a key may have as many bytes in TypeScript as in SQL", async (t) => {
   const { pool } = await testDatabase(t);
   const isAllowed = async (bytes: number) => {
     const { rows } = await pool.query(
-      "select octet_length(dispatch_policy._check_key(repeat('x', $1))) as bytes",
+      "select octet_length(dispatch_policy_internal._check_key(repeat('x', $1))) as bytes",
       [bytes],
     );
     return rows[0].bytes === bytes;
@@ -146,8 +147,9 @@ test("a number gives the same key in TypeScript and in SQL, or none", async (t) 
     .sample(fc.double({ noNaN: true, noDefaultInfinity: true }), { numRuns: 1000, seed: seedOf(t) })
     .flatMap((value) => [JSON.stringify(value), value.toPrecision(15), value.toPrecision(17)]);
   const numbers = [...spellings, ...large, ...long, ...random];
-  const { rows } = await pool.query(
-    "select dispatch_policy._number_key(u.n) as key from unnest($1::text[]) with ordinality u (n, place) order by place",
+  const rows = await inside(
+    pool,
+    "select dispatch_policy_internal._number_key(u.n) as key from unnest($1::text[]) with ordinality u (n, place) order by place",
     [numbers],
   );
   const inTypeScript = (text: string) => {
@@ -163,7 +165,7 @@ test("a number gives the same key in TypeScript and in SQL, or none", async (t) 
 
 test("the crontab's task has one name", async (t) => {
   const { pool } = await testDatabase(t);
-  const { rows } = await pool.query("select dispatch_policy._tick_task() as task");
+  const { rows } = await pool.query("select dispatch_policy_internal._tick_task() as task");
   t.is(rows[0].task, TICK_TASK);
 });
 

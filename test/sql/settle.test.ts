@@ -9,6 +9,7 @@ import {
   type TestGate,
   throttle,
 } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 
 const MINUTE = { per: 60 };
 const START = Date.UTC(2100, 0, 1);
@@ -17,22 +18,26 @@ const at = (seconds: number) => new Date(START + seconds * 1000);
 /** Times are the test's: a pass, and the release of the oldest job in flight, at so many seconds. */
 function timed(it: Engine) {
   const pass = async (seconds: number) => {
-    await it.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [it.policy, at(seconds)]);
+    await it.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [
+      it.policy,
+      at(seconds),
+    ]);
     return (await it.admit({ now: at(seconds) })).admitted;
   };
   const settle = async (seconds: number, ...costs: number[]) => {
     const jobs = (await it.inFlight()).slice(0, costs.length);
     const ends = jobs.map((job, n) => ({ job, ok: true, settled: { cost: costs[n] } }));
-    const { rows } = await it.pool.query("select left_ids, may_end from dispatch_policy._release($1, $2)", [
-      JSON.stringify(ends),
-      at(seconds),
-    ]);
+    const { rows } = await it.pool.query(
+      "select left_ids, may_end from dispatch_policy_internal._release($1, $2)",
+      [JSON.stringify(ends), at(seconds)],
+    );
     return rows[0];
   };
   const tokens = async (seconds: number, gate = "throttle", key?: string) => {
     const { policy_id, id } = await it.limiter(gate, key);
-    const left = await it.number(
-      "select coalesce(tokens, shadow_tokens) from dispatch_policy._limiters_now($1, $2, $3, false)",
+    const [{ left }] = await inside(
+      it.pool,
+      "select coalesce(tokens, shadow_tokens) as left from dispatch_policy_internal._rooms_of($1, $2, $3, false)",
       [policy_id, [id], at(seconds)],
     );
     return Math.round(left * 1e6) / 1e6;
@@ -137,7 +142,7 @@ test("each throttle by its name, and caps count jobs as before", async (t) => {
     { job: one, ok: true, settled: { gates: { hour: 25, concurrency: 3, unknown: 3 } } },
     { job: other, ok: true, settled: { cost: 11, gates: { hour: 1 } } },
   ];
-  await it.pool.query("select dispatch_policy._release($1, $2)", [JSON.stringify(ends), at(0)]);
+  await it.pool.query("select dispatch_policy_internal._release($1, $2)", [JSON.stringify(ends), at(0)]);
   t.is(await tokens(0), 60 - 10 - 11);
   t.is(await tokens(0, "hour"), 600 - 25 - 1);
   t.is((await it.limiter("concurrency")).in_flight, 0);
@@ -209,7 +214,7 @@ test("a job that takes the place of one admitted past its gates gets nothing bac
   t.is(await pass(60), 1);
   t.is(await tokens(60), 7, "it pays the difference to one that has paid nothing");
   const [, other] = await it.inFlight();
-  await it.pool.query("select dispatch_policy._release($1, $2)", [
+  await it.pool.query("select dispatch_policy_internal._release($1, $2)", [
     ...[JSON.stringify([{ job: other, ok: true, settled: { cost: 0 } }]), at(60)],
   ]);
   t.is(await tokens(60), 7);
@@ -224,7 +229,7 @@ test("a job that an operator has admitted past its gates gets nothing back", asy
   const [, ...forced] = await it.inFlight();
   t.is(forced.length, 2);
   const ends = [2, 13].map((cost, n) => ({ job: forced[n], ok: true, settled: { cost } }));
-  await it.pool.query("select dispatch_policy._release($1, $2)", [JSON.stringify(ends), at(0)]);
+  await it.pool.query("select dispatch_policy_internal._release($1, $2)", [JSON.stringify(ends), at(0)]);
   t.is(await tokens(0), -3, "the difference is charged all the same");
   await settle(0, 8);
   t.is(await tokens(0), -1, "a job that has paid gets back what it has not used");
@@ -240,7 +245,7 @@ test("an end that is not the slot's, a job that nobody settles, and one that is 
     { job: other, ok: true },
     { job: "999999", ok: true, settled: { cost: 50 } },
   ];
-  const { rows } = await it.pool.query("select left_ids from dispatch_policy._release($1, $2)", [
+  const { rows } = await it.pool.query("select left_ids from dispatch_policy_internal._release($1, $2)", [
     ...[JSON.stringify(ends), at(0)],
   ]);
   t.deepEqual(rows[0].left_ids, []);
@@ -280,9 +285,10 @@ for (const [what, gates, handsOn] of [
     await it.stage("a", { cost: 6 });
     t.is(await pass(0), 0);
     const ends = (await it.inFlight()).map((job) => ({ job, ok: true, settled: { cost: 3 } }));
-    const { rows } = await it.pool.query("select handed_on from dispatch_policy._release($1, $2, true)", [
-      ...[JSON.stringify(ends), at(0)],
-    ]);
+    const { rows } = await it.pool.query(
+      "select handed_on from dispatch_policy_internal._release($1, $2, true)",
+      [...[JSON.stringify(ends), at(0)]],
+    );
     t.deepEqual(rows[0].handed_on, handsOn);
     t.is(await pass(0), handsOn ? 0 : 1);
     t.is(await tokens(0), 1);

@@ -24,7 +24,10 @@ const at = (seconds: number) => new Date(START + seconds * 1000);
 
 /** Routes and admits, so many seconds after the start. */
 async function pass(it: Engine, seconds = 0, claim = 50) {
-  await it.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [it.policy, at(seconds)]);
+  await it.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [
+    it.policy,
+    at(seconds),
+  ]);
   return it.admit({ now: at(seconds), claim });
 }
 
@@ -198,10 +201,10 @@ test("would-be denials are folded into the minute and the totals, by gate", asyn
   const it = await world(t, [shadow(concurrency(1)), shadow(throttle(2, SLOW))]);
   await it.stage(["a", "a", "a"]);
   await pass(it);
-  await it.number("select dispatch_policy._fold_activity(1000)");
+  await it.number("select dispatch_policy_internal._fold_activity(1000)");
   await it.stage(["a", "a", "a"]);
   await pass(it);
-  await it.number("select dispatch_policy._fold_activity(1000)");
+  await it.number("select dispatch_policy_internal._fold_activity(1000)");
   const expected = { concurrency: 5, throttle: 4 };
   t.deepEqual((await it.table("minutes").one({ minute: "-infinity" })).shadow_denied, expected);
   const minutes = await it.pool.query("select shadow_denied from dispatch_policy.minutes where minute = $1", [

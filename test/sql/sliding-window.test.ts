@@ -17,7 +17,8 @@ const WENT = `
 
 /** Jobs come at random, in streams and after pauses; each goes at once where the window lets it, or is turned away. */
 const RANDOM_ARRIVALS = `
-  create function pg_temp.arrivals(n int, rate float8, per float8, costs float8[]) returns int language plpgsql as $$
+  create function pg_temp.arrivals(n int, rate float8, per float8, costs float8[]) returns int language plpgsql
+  set search_path = pg_catalog, dispatch_policy_internal, public, pg_temp as $$
   declare
     v_spent ${nameOf("spending")}[] := '{}';
     v_now timestamptz := '2030-01-01';
@@ -28,9 +29,9 @@ const RANDOM_ARRIVALS = `
       v_now := v_now + make_interval(secs => per / rate * case floor(random() * rate * 20)
         when 0 then rate * random() * 2 when 1 then rate else random() end);
       v_cost := costs[1 + floor(random() * cardinality(costs))];
-      if dispatch_policy._window_spent(v_spent, per, v_now) + v_cost <= rate + 1e-9 then
+      if dispatch_policy_internal._window_spent(v_spent, per, v_now) + v_cost <= rate + 1e-9 then
         insert into went values (v_now, v_cost);
-        v_spent := dispatch_policy._window_spend(v_spent, per, per, v_cost, v_now);
+        v_spent := dispatch_policy_internal._window_spend(v_spent, per, per, v_cost, v_now);
         v_most := greatest(v_most, cardinality(v_spent));
       end if;
     end loop;
@@ -149,7 +150,7 @@ test("a bucket that becomes a window counts what it lacks as spent, and back", a
   const at = async (seconds: number, gate = sliding(10, { per: 60 })) => {
     await world.stage("a", { gates: [gate] });
     const now = new Date(from + seconds * 1000);
-    await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [now]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [now]);
     return (await world.admit({ now })).admitted;
   };
   await world.stage(Array(20).fill("a"));
@@ -189,7 +190,7 @@ function deployments(world: Engine, rate: number) {
   return async (seconds: number, per: number, jobs: number) => {
     await world.stage(Array(jobs).fill("a"), { gates: [sliding(rate, { per })] });
     const now = new Date(from + seconds * 1000);
-    await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [now]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [now]);
     const { admitted } = await world.admit({ now });
     // what is left waits for nobody here
     await world.table("staged_jobs").remove();

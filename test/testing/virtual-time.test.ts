@@ -253,7 +253,7 @@ test.serial("runDueJobs throws if it cannot fetch jobs, and says what to do", as
   t.teardown(() => Object.assign(console, { trace }));
   const { utils, run } = await world("set_up", { partitionBy: "k" });
   const message = /^runDueJobs: jobs cannot be fetched: .* call makePolicyUtils first/;
-  for (const schema of ["dispatch_policy", "graphile_worker"]) {
+  for (const schema of ["dispatch_policy, dispatch_policy_internal", "graphile_worker"]) {
     await pool.query(`drop schema ${schema} cascade`);
     await t.throwsAsync(run(), { message });
     await utils.migrate();

@@ -2,10 +2,11 @@
 import test from "ava";
 import { createUi } from "../../src/ui/ui.ts";
 import { adaptive, type Engine, engine } from "../helpers/engine.ts";
+import { inside } from "../helpers/inside.ts";
 import { nameOf } from "../helpers/table.ts";
 import { cellsOf, HERE } from "./world.ts";
 
-const fold = (it: Engine) => it.number("select dispatch_policy._fold_activity(1000)");
+const fold = (it: Engine) => it.number("select dispatch_policy_internal._fold_activity(1000)");
 const SINCE = "now() - interval '1 hour', '1 minute'";
 const stored = (it: Engine) => it.table("caps").all({}, "scope_key");
 
@@ -66,7 +67,10 @@ test("of each policy and minute ten limiters are kept, the lowest; those that ar
   const it = await engine(t, { gates: [] });
   const caps = async (changes: readonly (readonly [string, number])[]) => {
     const list = changes.map(([key, cap]) => `row(1, 'g', '${key}', '2026-01-01Z', ${cap})`).join(", ");
-    await it.pool.query(`select dispatch_policy._fold_caps(array[${list}]::${nameOf("cap_change")}[])`);
+    await inside(
+      it.pool,
+      `select dispatch_policy_internal._fold_caps(array[${list}]::${nameOf("cap_change")}[])`,
+    );
   };
   await caps(Array.from({ length: 12 }, (_, n) => [`k${n}`, 20 - n] as const));
   const kept = async () => (await stored(it)).map(({ scope_key }) => scope_key);

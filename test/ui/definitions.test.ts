@@ -3,6 +3,7 @@ import os from "node:os";
 import test from "ava";
 import { concurrency, definePolicy, throttle } from "../../src/index.ts";
 import { createUi } from "../../src/ui/ui.ts";
+import { inside } from "../helpers/inside.ts";
 import { nameOf, table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
@@ -77,8 +78,9 @@ test("a worker that starts with the definition in force leaves it to whoever dec
 test("a definition that nobody has goes a day later, with the next declaration", async (t) => {
   const { pool } = await startWorker(t, { policies: [capped(5)], tasks });
   const declares = (hash: string, later: string) =>
-    pool.query(
-      `select dispatch_policy._record_definition(p, $1, definition, '{}', 'h', 1, clock_timestamp() + $2::interval)
+    inside(
+      pool,
+      `select dispatch_policy_internal._record_definition(p, $1, definition, '{}', 'h', 1, clock_timestamp() + $2::interval)
        from ${nameOf("policies")} p`,
       [hash, later],
     );

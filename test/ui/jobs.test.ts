@@ -166,9 +166,10 @@ test("staged and parked jobs are counted beside their states; what would read al
 test("filters complete the names of policies and tasks, also of a worker's task without a policy, and no keys", async (t) => {
   const it = await world(t);
   const { text, pool } = await database(t);
-  await pool.query("select dispatch_policy._worker_alive($1, 10, $2, 'web-1', 4711, '1 hour', '0')", [
-    ...["pool-a1", ["send_mail", "nightly_clean_up"]],
-  ]);
+  await pool.query(
+    "select dispatch_policy_internal._worker_alive($1, 10, $2, 'web-1', 4711, '1 hour', '0')",
+    [...["pool-a1", ["send_mail", "nightly_clean_up"]]],
+  );
   const listed = (page: string, name: string) => {
     t.regex(page, new RegExp(`<input name="${name}" value="[^"]*" list="names-of-${name}">`));
     const [, list = ""] = page.split(`<datalist id="names-of-${name}">`);

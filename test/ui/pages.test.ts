@@ -143,8 +143,8 @@ for (const [fast, slow, most] of [
       ["fetch_endpoint", 113, slow],
     ]) {
       const { id: policy_id } = await table(pool, "policies").one({ name });
-      const counts = () => `jsonb_build_object(dispatch_policy._bucket(${seconds}), ${jobs})`;
-      await table(pool, "minutes").remove({ policy_id, minute: (its) => `${its} = ${minute()}` });
+      const counts = () => `jsonb_build_object(dispatch_policy_internal._bucket(${seconds}), ${jobs})`;
+      await table(pool, "minutes").remove({ policy_id, minute: (its: string) => `${its} = ${minute()}` });
       await table(pool, "minutes").add({
         ...{ ...QUIET_MINUTE, policy_id, minute, passes: 1, waits: counts, lags: counts },
       });

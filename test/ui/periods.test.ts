@@ -13,7 +13,7 @@ async function addWeek(pool: pg.Pool): Promise<void> {
       ...{ ...QUIET_MINUTE, policy_id, passes: 1, pass_seconds: 0.1, last_pass_at: () => "now()" },
       minute: () => "date_trunc('minute', now()) - n * interval '10 minutes'",
       ...{ staged: 2, admitted: 1, denied: { throttle_empty: 3 }, succeeded: 1 },
-      ...{ waits: () => "jsonb_build_object(dispatch_policy._bucket(1), 1)", wait_seconds: 1 },
+      ...{ waits: () => "jsonb_build_object(dispatch_policy_internal._bucket(1), 1)", wait_seconds: 1 },
     },
     1005,
   );

@@ -102,10 +102,10 @@ export async function showcase() {
   await add("make_report", 60, (n) => ({ tenant: `tenant-${n % 7}` }));
   await utils.addJob("nightly_clean_up", {}, { queueName: "maintenance" });
   await utils.tick();
-  await pool.query("select dispatch_policy._worker_alive($1, 10, $2, 'web-1', 4711, '1 hour', '0')", [
-    "pool-a1",
-    ["fetch_endpoint", "send_mail", "make_report"],
-  ]);
+  await pool.query(
+    "select dispatch_policy_internal._worker_alive($1, 10, $2, 'web-1', 4711, '1 hour', '0')",
+    ["pool-a1", ["fetch_endpoint", "send_mail", "make_report"]],
+  );
   const definitionsOf = async (where = {}) => {
     const policies = await table(pool, "policies").all(where);
     return Object.fromEntries(
@@ -114,9 +114,10 @@ export async function showcase() {
   };
   await table(pool, "workers").set({ definitions: await definitionsOf() });
   // during a deployment: the process before has another definition
-  await pool.query("select dispatch_policy._worker_alive($1, 10, $2, 'web-2', 4712, '1 hour', '0')", [
-    ...["pool-b7", ["call_partner"]],
-  ]);
+  await pool.query(
+    "select dispatch_policy_internal._worker_alive($1, 10, $2, 'web-2', 4712, '1 hour', '0')",
+    [...["pool-b7", ["call_partner"]]],
+  );
   const declared = async (max: number) => {
     const declaring = await makePolicyUtils({ pgPool: pool, policies: [partners(max)], logger: silent });
     await declaring.release();
@@ -125,7 +126,7 @@ export async function showcase() {
   const definitions = await definitionsOf({ name: "call_partner" });
   await table(pool, "workers").set({ definitions }, { pool_id: "pool-b7" });
   await declared(3);
-  await pool.query("select dispatch_policy._lease('pool-a1', $1, null, '1 hour', true)", [
+  await pool.query("select dispatch_policy_internal._lease('pool-a1', $1, null, '1 hour', true)", [
     ["fetch_endpoint", "send_mail", "make_report"],
   ]);
   // a pace, by which the start of the next job is estimated

@@ -30,7 +30,7 @@ const IDA: Tenant = { name: "ida", role: "tenant", partitions: { work: ["mine", 
 const EVE: Tenant = { name: "eve", role: "tenant", where: { work: { owner: "me" } } };
 
 const READ = `select sum(pg_stat_get_xact_tuples_returned(c.oid) + pg_stat_get_xact_tuples_fetched(c.oid))::int as rows
-from pg_class c where c.relkind in ('r', 'i') and c.relnamespace::regnamespace::text in ('dispatch_policy', 'graphile_worker')`;
+from pg_class c where c.relkind in ('r', 'i') and c.relnamespace::regnamespace::text in ('dispatch_policy_internal', 'graphile_worker')`;
 
 /** On a small table PostgreSQL takes all rows, where it takes those of an index on a large one. */
 const BY_INDEX =

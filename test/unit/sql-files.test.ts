@@ -4,12 +4,21 @@ import path from "node:path";
 import test from "ava";
 import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 
-const FUNCTION = /^create or replace (?:function|aggregate) :DISPATCH_POLICY_SCHEMA\.(\w+)/gm;
+const FUNCTION = /^create or replace (?:function|aggregate) (:DISPATCH_POLICY_SCHEMA\.)?(\w+)/gm;
 
 for (const { name, text } of sqlFiles("functions")) {
   test(`${name} holds the function of its name, and says what it is for`, (t) => {
-    const functions = [...text.matchAll(FUNCTION)].map(([, one]) => one);
-    t.deepEqual(functions, [path.basename(name, ".sql")]);
+    const functions = [...text.matchAll(FUNCTION)];
+    t.deepEqual(
+      functions.map(([, , one]) => one),
+      [path.basename(name, ".sql")],
+    );
+    for (const [, isPublic, one] of functions)
+      t.is(
+        one!.startsWith("_"),
+        !isPublic,
+        "what people call has no underscore, and stands in the schema that they see",
+      );
     t.regex(text, /^-- \S/);
     t.false(/^-- The same\b/.test(text), "the same as what? name it");
   });
@@ -20,8 +29,8 @@ test("what a file creates is described by the first paragraph of its header, on 
 -- and another.
 --
 --   p_a   not of the first paragraph
-create or replace function :DISPATCH_POLICY_SCHEMA._one(p_a int) returns int language sql as 'select 1';
-create or replace aggregate :DISPATCH_POLICY_SCHEMA._all(int) (sfunc = int4pl, stype = int);
+create or replace function _one(p_a int) returns int language sql as 'select 1';
+create or replace aggregate _all(int) (sfunc = int4pl, stype = int);
 `;
   const comment = "Does one thing, and another.";
   t.deepEqual(describedIn({ name: "_one.sql", text }), [

@@ -11,7 +11,7 @@ import { PLAIN_DEPTH } from "./plain.ts";
 export const governed: System = {
   name: "graphile-worker-dispatch-policy",
   version: `${VERSIONS.dispatchPolicy} on graphile-worker ${VERSIONS.graphileWorker}`,
-  schemas: ["dispatch_policy", "graphile_worker"],
+  schemas: ["dispatch_policy_internal", "graphile_worker"],
   depth: `select (${PLAIN_DEPTH}) + (select coalesce(sum(staged), 0) from dispatch_policy.policies)`,
   async start({ url, workers: slots, tuned, limits }, task) {
     const policies = [policyOf(limits)];

@@ -1,5 +1,5 @@
 -- Raises unless each job that is to be debounced has a task with a policy and a job key. Nothing else may say when it is due.
-create or replace function :DISPATCH_POLICY_SCHEMA._check_debounces(
+create or replace function _check_debounces(
   p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_debounces json[], p_mode text
 ) returns void language plpgsql as $$
 declare
@@ -20,8 +20,8 @@ begin
       raise exception 'dispatch_policy: a job of %: job_key_mode is %, expected replace: debounce moves the job of its key. Leave one of the two out',
         v_job.identifier, p_mode using errcode = 'DPARG';
     elsif not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t where t.task_identifier = v_job.identifier) then
-      perform :DISPATCH_POLICY_SCHEMA._refuse_debounce(v_job.identifier);
+      select from policy_tasks t where t.task_identifier = v_job.identifier) then
+      perform _refuse_debounce(v_job.identifier);
     end if;
   end loop;
 end

@@ -1,6 +1,6 @@
 -- Raises for a job that Graphile Worker would refuse, because such a job must not be staged. The bounds are Graphile
 -- Worker's own.
-create or replace function :DISPATCH_POLICY_SCHEMA._check_specs(p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[])
+create or replace function _check_specs(p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[])
 returns void language plpgsql as $$
 declare
   v_wrong record;

@@ -1,5 +1,5 @@
 -- The limits of a policy whose gates are constants.
-create or replace function :DISPATCH_POLICY_SCHEMA._constant_limits(p_definition jsonb)
+create or replace function _constant_limits(p_definition jsonb)
 returns jsonb language plpgsql immutable as $$
 begin
   return (

@@ -1,5 +1,5 @@
 -- The parameters `debounce_wait` and `debounce_max_wait`, checked, as a definition has them. Null: both are null.
-create or replace function :DISPATCH_POLICY_SCHEMA._debounce(p_wait interval, p_max_wait interval) returns json
+create or replace function _debounce(p_wait interval, p_max_wait interval) returns json
 language plpgsql as $$
 begin
   if p_wait is null and p_max_wait is null then

@@ -1,6 +1,6 @@
 -- The partition key at the dotted paths of a definition: bare for one path, a json array of texts for several. Null if the
 -- definition's partitionBy is a function.
-create or replace function :DISPATCH_POLICY_SCHEMA._path_key(p_definition jsonb, p_payload json, p_task text)
+create or replace function _path_key(p_definition jsonb, p_payload json, p_task text)
 returns text language plpgsql stable as $$
 declare
   v_paths jsonb := p_definition -> 'partitionPaths';
@@ -15,7 +15,7 @@ begin
     v_path := string_to_array(v_paths ->> v_place, '.');
     v_keys := v_keys || case json_typeof(p_payload #> v_path)
       when 'string' then p_payload #>> v_path
-      when 'number' then :DISPATCH_POLICY_SCHEMA._number_key(p_payload #>> v_path)
+      when 'number' then _number_key(p_payload #>> v_path)
       end;
     if v_keys[v_place + 1] is not null then
       continue;
@@ -26,7 +26,7 @@ begin
     raise exception 'dispatch_policy: policy "%": the payload of % has no string or number at partitionBy path %',
       p_definition ->> 'name', p_task, v_paths ->> v_place using errcode = 'DPKEY';
   end loop;
-  return :DISPATCH_POLICY_SCHEMA._check_key(
+  return _check_key(
     case when cardinality(v_keys) = 1 then v_keys[1] else to_json(v_keys)::text end);
 end
 $$;

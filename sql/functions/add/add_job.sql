@@ -16,15 +16,16 @@ create or replace function :DISPATCH_POLICY_SCHEMA.add_job(
   job_key_mode text default 'replace', partition_key text default null, expires_at timestamptz default null,
   debounce_wait interval default null, debounce_max_wait interval default null
 ) returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 declare
   v_added :DISPATCH_POLICY_SCHEMA.added_job;
 begin
-  select a.* into v_added from :DISPATCH_POLICY_SCHEMA._add_jobs(
+  -- qualified: who may not use that schema is told so
+  select a.* into v_added from :DISPATCH_POLICY_INTERNAL._add_jobs(
     array[row(
       identifier, payload, queue_name, run_at, max_attempts::smallint, job_key, priority::smallint, flags
     ):::GRAPHILE_WORKER_SCHEMA.job_spec], coalesce(job_key_mode, 'replace'), array[partition_key],
-    case when expires_at is not null then array[expires_at] end, :DISPATCH_POLICY_SCHEMA._debounce(debounce_wait, debounce_max_wait)) a;
+    case when expires_at is not null then array[expires_at] end, :DISPATCH_POLICY_INTERNAL._debounce(debounce_wait, debounce_max_wait)) a;
   return v_added;
 end
 $$;

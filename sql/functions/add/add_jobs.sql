@@ -9,8 +9,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA.add_jobs(
   expires_at timestamptz[] default null, debounce_wait interval default null, debounce_max_wait interval default null,
   then_job :GRAPHILE_WORKER_SCHEMA.job_spec default null
 ) returns setof :DISPATCH_POLICY_SCHEMA.added_job language sql volatile
-set search_path = pg_catalog, pg_temp as $$
-  select a.* from :DISPATCH_POLICY_SCHEMA._add_jobs(
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  select a.* from :DISPATCH_POLICY_INTERNAL._add_jobs(   -- qualified: as in add_job
     specs, case when job_key_preserve_run_at then 'preserve_run_at' else 'replace' end, partition_keys, expires_at,
-    :DISPATCH_POLICY_SCHEMA._debounce(debounce_wait, debounce_max_wait), then_job) a;
+    :DISPATCH_POLICY_INTERNAL._debounce(debounce_wait, debounce_max_wait), then_job) a;
 $$;

@@ -17,48 +17,48 @@
 --   to_route   arrivals or freed rows wait for the router
 --
 -- It is longer than others, because a pass that meets a locked limiter rolls back and repeats one block: claim to charge.
-create or replace function :DISPATCH_POLICY_SCHEMA._admit(
+create or replace function _admit(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
   out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz,
   out saturated text, out to_route boolean
 ) language plpgsql
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
 set lock_timeout = '2s'                     -- an open transaction with a new queue name blocks add_jobs
 as $$
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_policy policies;
   v_began timestamptz := clock_timestamp();
   v_now timestamptz := coalesce(p_now, v_began);
   v_partition_ids uuid[];
-  v_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[];
-  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiters[];
+  v_claimed claimed[];
+  v_limiters limiters[];
   v_busy jsonb;
   v_locked bigint[] := '{}';
   v_locking boolean := false;
   v_pass record;
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_isolation('a tick');
+  perform _check_isolation('a tick');
   claimed := 0; admitted := 0; denied := '{}'; set_aside := 0;
-  select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  select * into v_policy from policies p where p.name = p_policy;
   if v_policy.id is null then
-    perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);
+    perform _unknown_policy(p_policy);
   end if;
   if p_bounded then
     v_busy := (
-      select u.busy from :DISPATCH_POLICY_SCHEMA._private_turns u
+      select u.busy from turns u
       where u.policy_id = v_policy.id and u.step = 'admit' and u.place = 0 for update);
     v_now := coalesce(p_now, clock_timestamp());
   else
     v_busy := (
-      select u.busy from :DISPATCH_POLICY_SCHEMA._private_turns u
+      select u.busy from turns u
       where u.policy_id = v_policy.id and u.step = 'admit' and u.place = 0);
   end if;
   -- all partitions use this one
   if v_busy ? v_policy.ahead_limiter_id::text
-    and :DISPATCH_POLICY_SCHEMA._locked_limiters(array[v_policy.ahead_limiter_id]) <> '{}' then
+    and _locked_limiters(array[v_policy.ahead_limiter_id]) <> '{}' then
     next_eligible_at := v_now + interval '100 milliseconds';
-    to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
+    to_route := _is_to_route(v_policy.id, p_policy);
     return;
   end if;
   if v_policy.paused_until <= v_now then
@@ -66,26 +66,26 @@ begin
     -- changed inside of one costs a multixact.
     for v_attempt in 1..2 loop
       begin
-        v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy, p_shard, p_claim, v_now);
+        v_partition_ids := _claim(v_policy, p_shard, p_claim, v_now);
         exit when v_partition_ids is null;
         claimed := cardinality(v_partition_ids);
         if v_busy <> '{}' or v_attempt = 2 then
           v_locked := case when v_attempt = 2
-            then :DISPATCH_POLICY_SCHEMA._lock_available_limiters(
-              :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids)) else '{}' end;
+            then _lock_available_limiters(
+              _limiters_of(v_partition_ids)) else '{}' end;
           -- all partitions use this one, and another pass may have it locked: they stay as they are
           if v_policy.ahead_limiter_id = any(v_locked) then
             claimed := 0;
             v_partition_ids := '{}';
           end if;
-          v_partition_ids := :DISPATCH_POLICY_SCHEMA._put_off(
+          v_partition_ids := _put_off(
             v_policy.id, v_partition_ids, v_busy, v_locked, p_bounded, v_now);
           exit when v_partition_ids = '{}';
         end if;
-        perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
-        v_claimed := :DISPATCH_POLICY_SCHEMA._claimed(v_partition_ids);
+        perform _promote(v_partition_ids, v_now);
+        v_claimed := _claimed(v_partition_ids);
         v_locking := v_attempt = 1;   -- in the second try they are locked by now
-        v_limiters := :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(array(
+        v_limiters := _lock_limiters_soon(array(
           select distinct u.id from unnest(v_claimed) c cross join unnest(c.limiter_ids) u (id)));
         v_locking := false;
         if p_now is null then
@@ -93,8 +93,8 @@ begin
         end if;
         -- while this pass waited for the locks, a removal of the policy may have moved its jobs elsewhere
         exit when exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_policy.id and p.paused_until > v_now);
-        v_pass := :DISPATCH_POLICY_SCHEMA._admit_locked(
+          select from policies p where p.id = v_policy.id and p.paused_until > v_now);
+        v_pass := _admit_locked(
           v_policy, v_claimed, v_limiters, v_now, p_bounded, v_began);
         claimed := coalesce(v_pass.claimed, claimed);
         admitted := v_pass.admitted; denied := v_pass.denied;
@@ -109,7 +109,7 @@ begin
     end loop;
   end if;
   next_eligible_at := case when v_policy.ahead_limiter_id = any(v_locked) then v_now + interval '100 milliseconds'
-    else :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard, saturated is not null, p_now) end;
-  to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
+    else _next_eligible_at(p_policy, p_shard, saturated is not null, p_now) end;
+  to_route := _is_to_route(v_policy.id, p_policy);
 end
 $$;

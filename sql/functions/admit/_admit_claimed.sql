@@ -2,70 +2,70 @@
 -- locked the partitions and limiters.
 --
 --   p_began   when the pass began; null: it is none, but an operator's admission (`p_forced`) or a release
-create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
+create or replace function _admit_claimed(
+  p_policy policies, p_claimed claimed[],
+  p_limiters room_before[], p_candidates candidate[],
   p_now timestamptz, p_forced boolean, p_began timestamptz,
   out admitted int, out denied jsonb, out set_aside int, out saturated text
 ) language plpgsql as $$
 declare
   v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
-  v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[] := p_candidates;
+  v_candidates candidate[] := p_candidates;
   v_handed record;
-  v_pasts :DISPATCH_POLICY_SCHEMA._private_past[];
-  v_places :DISPATCH_POLICY_SCHEMA._private_place[];
+  v_pasts past[];
+  v_places place[];
   v_charged record;
 begin
   set_aside := 0;
   if (p_policy).history_kept_for is not null then
-    v_pasts := :DISPATCH_POLICY_SCHEMA._pasts_of(array(
+    v_pasts := _pasts_of(array(
       select c.staged_id from unnest(p_candidates) c where c.chosen));
   end if;
   if (p_policy).per_worker then
-    v_places := :DISPATCH_POLICY_SCHEMA._places_of(p_candidates);
+    v_places := _places_of(p_candidates);
   end if;
   if exists (select from unnest(v_candidates) c where c.chosen) then
     if p_began is null and not p_forced then
       -- a release leaves all of them to the next pass if one cannot go
-      select :DISPATCH_POLICY_SCHEMA._hand_over(v_candidates, p_now) as admissions, '{}'::bigint[] as set_aside into v_handed;
+      select _hand_over(v_candidates, p_now) as admissions, '{}'::bigint[] as set_aside into v_handed;
     else
-      v_handed := :DISPATCH_POLICY_SCHEMA._hand_over_what_passes(v_candidates, p_now);
+      v_handed := _hand_over_what_passes(v_candidates, p_now);
     end if;
     set_aside := cardinality(v_handed.set_aside);
     if set_aside > 0 then
       v_candidates := array(select c from unnest(v_candidates) c where c.staged_id <> all (v_handed.set_aside));
     end if;
   else
-    select '{}':::DISPATCH_POLICY_SCHEMA._private_admission[] as admissions into v_handed;
+    select '{}'::admission[] as admissions into v_handed;
   end if;
-  if exists (select from :DISPATCH_POLICY_SCHEMA._private_groups) then
-    perform :DISPATCH_POLICY_SCHEMA._admit_in_groups(v_handed.admissions);
+  if exists (select from groups) then
+    perform _admit_in_groups(v_handed.admissions);
   end if;
   admitted := (select count(*) from unnest(v_handed.admissions) a where a.admitted);
-  v_charged := :DISPATCH_POLICY_SCHEMA._charge(
+  v_charged := _charge(
     p_policy, p_claimed, p_limiters, v_candidates, v_handed.admissions, p_now, p_forced,
-    nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
+    nextval('ticks'));
   denied := v_charged.denied; saturated := v_charged.saturated;
   if v_places <> '{}' then
-    perform :DISPATCH_POLICY_SCHEMA._keep_places(v_places, v_handed.admissions);
+    perform _keep_places(v_places, v_handed.admissions);
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._count_pass(
+  perform _count_pass(
     (p_policy).id, v_candidates, v_handed.admissions, admitted, denied, v_charged.shadow_denied, set_aside,
     case when (p_policy).load_kept_for is null or admitted = 0 then '{}'
-      else :DISPATCH_POLICY_SCHEMA._load_of_pass((p_policy).id, v_candidates, v_handed.admissions, p_now) end,
+      else _load_of_pass((p_policy).id, v_candidates, v_handed.admissions, p_now) end,
     p_now, p_began);
   if (p_policy).history_kept_for is not null then
-    perform :DISPATCH_POLICY_SCHEMA._record_reasons((p_policy).id, v_partition_ids, p_now, p_began is not null);
-    perform :DISPATCH_POLICY_SCHEMA._record_admissions(v_pasts, v_handed.admissions, p_now);
+    perform _record_reasons((p_policy).id, v_partition_ids, p_now, p_began is not null);
+    perform _record_admissions(v_pasts, v_handed.admissions, p_now);
   end if;
   if (p_policy).max_pending_in_all is not null then
-    perform :DISPATCH_POLICY_SCHEMA._count_pending((p_policy).name,
+    perform _count_pending((p_policy).name,
       -(select count(*)::int from unnest(v_handed.admissions) a where a.staged_id is not null));
   end if;
   -- The danger: nobody may wait for a full cap any more, so the end of a job wakes nobody. Jobs that are due later, or were
   -- put off, would be late. The cure: loops look again as if the cap had room.
-  if ((p_policy).when_busy = 'skip' and :DISPATCH_POLICY_SCHEMA._skip_denied((p_policy).name, v_partition_ids))
-    or ((p_policy).when_busy = 'delay' and :DISPATCH_POLICY_SCHEMA._delay_denied(p_policy, v_partition_ids, p_now)) then
+  if ((p_policy).when_busy = 'skip' and _skip_denied((p_policy).name, v_partition_ids))
+    or ((p_policy).when_busy = 'delay' and _delay_denied(p_policy, v_partition_ids, p_now)) then
     saturated := null;
   end if;
 end

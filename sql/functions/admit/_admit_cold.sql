@@ -4,15 +4,16 @@
 -- again, in a transaction of its own, with its plans.
 --
 -- What it costs: ids of Graphile Worker's jobs are left out, as by any transaction that is rolled back.
-create or replace function :DISPATCH_POLICY_SCHEMA._admit_cold(
+create or replace function _admit_cold(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
   out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz,
   out saturated text, out to_route boolean
-) language plpgsql as $$
+) language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 declare
   v_pass record;
 begin
-  v_pass := :DISPATCH_POLICY_SCHEMA._admit(p_policy, p_shard, p_claim, p_now, p_bounded);
+  v_pass := _admit(p_policy, p_shard, p_claim, p_now, p_bounded);
   if v_pass.admitted > 0 then
     raise exception using errcode = 'DPOUT';
   end if;

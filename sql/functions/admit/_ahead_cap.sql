@@ -13,8 +13,8 @@
 -- they are counted, and as many others go beside them.
 --
 -- None is ahead while a job of a long task waits for a slot, see _stop_at_long_jobs.
-create or replace function :DISPATCH_POLICY_SCHEMA._ahead_cap(
-  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz
+create or replace function _ahead_cap(
+  limiter limiters, p_now timestamptz
 ) returns int language plpgsql stable as $$
 begin
   return (
@@ -22,13 +22,13 @@ begin
       when p.ahead_seconds is null then coalesce(s.slots, 0) + p.ahead
       else s.assumed
         + case when (d.seconds <= p.ahead_seconds) is not false and limiter.long_waits_until <= p_now
-          then least(round(p.ahead_seconds * :DISPATCH_POLICY_SCHEMA._pace(limiter, s.slots, d.seconds, p_now)), 1e6)::int
+          then least(round(p.ahead_seconds * _pace(limiter, s.slots, d.seconds, p_now)), 1e6)::int
           else 0 end
         + case when limiter.elsewhere_until > p_now or not s.alike
-          then :DISPATCH_POLICY_SCHEMA._waiting_elsewhere(p.id, p.ahead_seconds + 1, p_now) else 0 end
+          then _waiting_elsewhere(p.id, p.ahead_seconds + 1, p_now) else 0 end
     end
-    from :DISPATCH_POLICY_SCHEMA._private_policies p
-    cross join lateral :DISPATCH_POLICY_SCHEMA._worker_slots(p.id) s
+    from policies p
+    cross join lateral _worker_slots(p.id) s
     cross join lateral (select min(d.seconds) as seconds from unnest(limiter.durations) d) d
     where p.id = limiter.policy_id);
 end

@@ -8,21 +8,21 @@
 --
 -- The planner counts an array as ten rows. Left to choose, it joined 5,000 jobs by nested loops. Before PostgreSQL 18 a
 -- function in SQL is planned at each call: that took 8 ms, where running it for one job takes 0.2.
-create or replace function :DISPATCH_POLICY_SCHEMA._allocate(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_now timestamptz
-) returns :DISPATCH_POLICY_SCHEMA._private_candidate[] language plpgsql stable
+create or replace function _allocate(
+  p_policy policies, p_claimed claimed[],
+  p_limiters room_before[], p_now timestamptz
+) returns candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
-  v_uses :DISPATCH_POLICY_SCHEMA._private_use[] := :DISPATCH_POLICY_SCHEMA._uses(p_claimed, p_limiters);
+  v_uses use[] := _uses(p_claimed, p_limiters);
   v_offered record;
   v_ranked record;
 begin
-  v_offered := :DISPATCH_POLICY_SCHEMA._offers(p_policy, p_claimed, v_uses, p_now, false);
-  v_ranked := :DISPATCH_POLICY_SCHEMA._rank(p_policy, v_uses, v_offered.offers, v_offered.most);
+  v_offered := _offers(p_policy, p_claimed, v_uses, p_now, false);
+  v_ranked := _rank(p_policy, v_uses, v_offered.offers, v_offered.most);
   if v_ranked.wants_more then
-    v_offered := :DISPATCH_POLICY_SCHEMA._offers(p_policy, p_claimed, v_uses, p_now, true);
-    v_ranked := :DISPATCH_POLICY_SCHEMA._rank(p_policy, v_uses, v_offered.offers, v_offered.most);
+    v_offered := _offers(p_policy, p_claimed, v_uses, p_now, true);
+    v_ranked := _rank(p_policy, v_uses, v_offered.offers, v_offered.most);
   end if;
   return coalesce(v_ranked.candidates, '{}');
 end

@@ -10,11 +10,11 @@
 -- Its steps pass on one row for each limiter and each partition. Only the first step and _leftovers read one for each job.
 -- One plan, made once, serves one job and 5,000 (see _allocate), with hash joins only. So that no step reads a whole
 -- table, each table's ids stand beside the join.
-create or replace function :DISPATCH_POLICY_SCHEMA._charge(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
-  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
-  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[],
+create or replace function _charge(
+  p_policy policies, p_claimed claimed[],
+  p_limiters room_before[],
+  p_candidates candidate[],
+  p_admissions admission[],
   p_now timestamptz, p_forced boolean, p_tick bigint, out denied jsonb, out saturated text,
   out shadow_denied jsonb
 ) language plpgsql volatile
@@ -22,30 +22,30 @@ set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_se
 declare
   v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
   v_put record;
-  v_shadows :DISPATCH_POLICY_SCHEMA._private_shadow_left[] := '{}';
-  v_left :DISPATCH_POLICY_SCHEMA._private_limiter_left[];
-  v_leftovers :DISPATCH_POLICY_SCHEMA._private_leftover[];
-  v_lacks :DISPATCH_POLICY_SCHEMA._private_lack[];
-  v_verdicts :DISPATCH_POLICY_SCHEMA._private_verdict[];
+  v_shadows shadow_left[] := '{}';
+  v_left room_after[];
+  v_leftovers leftover[];
+  v_lacks lack[];
+  v_verdicts verdict[];
 begin
-  v_put := :DISPATCH_POLICY_SCHEMA._put_in_flight(
+  v_put := _put_in_flight(
     p_policy, p_claimed, p_limiters, p_candidates, p_admissions, p_now,
     case when p_forced then '{"forced": true}'::jsonb end);
   if v_put.admitted <> '{}' and exists (
     select from unnest(p_limiters) l where l.shadow_slots is not null or l.shadow_tokens is not null) then
-    v_shadows := :DISPATCH_POLICY_SCHEMA._shadow_left(
+    v_shadows := _shadow_left(
       p_limiters, p_claimed, p_candidates, p_admissions, v_put.kept);
   end if;
-  v_left := :DISPATCH_POLICY_SCHEMA._left_after(
+  v_left := _rooms_after(
     p_limiters, p_claimed, v_put.admitted, v_shadows, p_now, p_forced, v_put.recounted);
-  v_leftovers := :DISPATCH_POLICY_SCHEMA._leftovers(
+  v_leftovers := _leftovers(
     p_policy, p_claimed, p_candidates, p_admissions, v_put.admitted, p_now);
-  v_lacks := :DISPATCH_POLICY_SCHEMA._lacks(v_leftovers, v_left, p_now);
-  v_verdicts := :DISPATCH_POLICY_SCHEMA._verdicts(p_policy, v_leftovers, v_lacks, p_now);
-  perform :DISPATCH_POLICY_SCHEMA._charge_limiters(
+  v_lacks := _lacks(v_leftovers, v_left, p_now);
+  v_verdicts := _verdicts(p_policy, v_leftovers, v_lacks, p_now);
+  perform _charge_limiters(
     (p_policy).id, v_partition_ids, v_left, v_lacks, v_verdicts, p_now,
     exists (select from unnest(p_admissions) a where a.waits_elsewhere));
-  perform :DISPATCH_POLICY_SCHEMA._mark_partitions(p_policy, v_partition_ids, v_verdicts, p_now, p_tick);
+  perform _mark_partitions(p_policy, v_partition_ids, v_verdicts, p_now, p_tick);
   denied := (
     select coalesce(jsonb_object_agg(d.reason, d.n), '{}') from (
       select v.reason, count(*) as n from unnest(v_verdicts) v where v.reason is not null group by v.reason
@@ -59,7 +59,7 @@ begin
     from unnest(v_verdicts) v
     where (v.lack).breadth >= 2 and not (v.lack).by_tokens and v.blocked_on is not null having count(*) > 0);
   if saturated = 'workers' and (
-    select :DISPATCH_POLICY_SCHEMA._may_end(l, p_now) from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    select _may_end(l, p_now) from limiters l
     where l.id = (p_policy).ahead_limiter_id) = 0 then
     saturated := 'gate';
   end if;

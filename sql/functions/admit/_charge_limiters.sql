@@ -2,26 +2,26 @@
 -- _reservations).
 --
 --   p_elsewhere   a job that went may wait in Graphile Worker for something else than a slot
-create or replace function :DISPATCH_POLICY_SCHEMA._charge_limiters(
-  p_policy_id int, p_partition_ids uuid[], p_left :DISPATCH_POLICY_SCHEMA._private_limiter_left[],
-  p_lacks :DISPATCH_POLICY_SCHEMA._private_lack[], p_verdicts :DISPATCH_POLICY_SCHEMA._private_verdict[], p_now timestamptz,
+create or replace function _charge_limiters(
+  p_policy_id int, p_partition_ids uuid[], p_left room_after[],
+  p_lacks lack[], p_verdicts verdict[], p_now timestamptz,
   p_elsewhere boolean
 ) returns void language plpgsql volatile as $$   -- planned as _charge
 declare
-  v_limiter_ids bigint[] := array(select (x.now).id from unnest(p_left) x);
+  v_limiter_ids bigint[] := array(select (x.before).id from unnest(p_left) x);
   -- only slots of keyed limiters are reserved; one that was keyed before may have a reservation still
   v_has_keyed boolean := exists (
-    select from unnest(p_left) x where (x.now).breadth = 1 or (x.now).reserved_for is not null);
-  v_reservations :DISPATCH_POLICY_SCHEMA._private_reservation[] := '{}';
+    select from unnest(p_left) x where (x.before).breadth = 1 or (x.before).reserved_for is not null);
+  v_reservations reservation[] := '{}';
 begin
   if v_has_keyed then
-    v_reservations := :DISPATCH_POLICY_SCHEMA._reservations(p_partition_ids, p_left, p_verdicts, p_now);
+    v_reservations := _reservations(p_partition_ids, p_left, p_verdicts, p_now);
   end if;
-  update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+  update limiters l set
     tokens = case when l.by_tokens then x.tokens_left else l.tokens end,
     spent = coalesce(x.spent_then, l.spent),
     refilled_at = case when l.by_tokens then
-      :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, p_now) else l.refilled_at end,
+      _throttle_filled_at(l.refilled_at, p_now) else l.refilled_at end,
     in_flight = l.in_flight + case when l.by_tokens then 0 else x.jobs end,
     admitted = l.admitted + x.jobs,
     wake_at = least(l.wake_at, w.wake_at, k.until, case when w.limiter_id is not null then x.rises_at end),
@@ -33,8 +33,8 @@ begin
     finished_per_second = coalesce(x.measured, l.finished_per_second),
     elsewhere_until = case when p_elsewhere and l.kind = 'ahead' then p_now + interval '1 day' else l.elsewhere_until end
   from (
-    select (x.now).id, (x.now).tokens, (x.now).shadow_tokens, (x.now).measured, (x.now).reserved_for,
-      (x.now).reserved_until, (x.now).pools, (x.now).rises_at, x.jobs, x.tokens_left, x.spent_then
+    select (x.before).id, (x.before).tokens, (x.before).shadow_tokens, (x.before).measured, (x.before).reserved_for,
+      (x.before).reserved_until, (x.before).pools, (x.before).rises_at, x.jobs, x.tokens_left, x.spent_then
     from unnest(p_left) x
   ) x
   left join unnest(v_reservations) r on r.limiter_id = x.id
@@ -58,10 +58,10 @@ begin
       and (l.reserved_for is null or l.reserved_for = any(p_partition_ids) or x.reserved_for is null)));
   if v_has_keyed then
     -- a reservation that ends unused makes room for those who wait there
-    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-    select p_policy_id, (x.now).id from unnest(p_left) x
-    left join unnest(v_reservations) r on r.limiter_id = (x.now).id
-    where (x.now).reserved_for = any(p_partition_ids) and r.partition_id is distinct from (x.now).reserved_for
+    insert into freed (policy_id, limiter_id)
+    select p_policy_id, (x.before).id from unnest(p_left) x
+    left join unnest(v_reservations) r on r.limiter_id = (x.before).id
+    where (x.before).reserved_for = any(p_partition_ids) and r.partition_id is distinct from (x.before).reserved_for
       and x.slots_left > 0;
   end if;
 end

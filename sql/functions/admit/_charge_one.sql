@@ -3,23 +3,23 @@
 --
 -- The caller has locked the partition and all of its limiters, in earlier statements. None of the limiters has a reserved slot
 -- or belongs to a shadow gate.
-create or replace function :DISPATCH_POLICY_SCHEMA._charge_one(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition :DISPATCH_POLICY_SCHEMA._private_partitions,
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_job_id bigint, p_staged_id bigint, p_revision int,
+create or replace function _charge_one(
+  p_policy policies, p_partition partitions,
+  p_limiters room_before[], p_job_id bigint, p_staged_id bigint, p_revision int,
   p_cost float8, p_sort_at timestamptz, p_now timestamptz
 ) returns void language plpgsql volatile as $$
 declare
-  v_work float8 := :DISPATCH_POLICY_SCHEMA._work_of(p_policy, (p_partition).mean_work);
+  v_work float8 := _work_of(p_policy, (p_partition).mean_work);
 begin
-  insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
+  insert into in_flight_jobs (
     job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, sort_at, admitted_at)
-  values (p_job_id, p_staged_id, :DISPATCH_POLICY_SCHEMA._admission_now(), p_revision, (p_policy).id, (p_partition).id,
+  values (p_job_id, p_staged_id, _admission_now(), p_revision, (p_policy).id, (p_partition).id,
     array(select l.id from unnest(p_limiters) l where l.tokens is null), p_cost, v_work, p_sort_at, p_now);
-  update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+  update limiters l set
     tokens = case when l.by_tokens then x.tokens - p_cost else l.tokens end,
     spent = case when x.spent is null then l.spent
-      else :DISPATCH_POLICY_SCHEMA._window_spend(x.spent, x.window_seconds, x.remembered, p_cost, p_now) end,
-    refilled_at = case when l.by_tokens then :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, p_now)
+      else _window_spend(x.spent, x.window_seconds, x.remembered, p_cost, p_now) end,
+    refilled_at = case when l.by_tokens then _throttle_filled_at(l.refilled_at, p_now)
       else l.refilled_at end,
     in_flight = l.in_flight + case when l.by_tokens then 0 else 1 end,
     admitted = l.admitted + 1,
@@ -27,17 +27,17 @@ begin
     sampled_released = case when x.measured is not null then l.released else l.sampled_released end,
     finished_per_second = coalesce(x.measured, l.finished_per_second)
   from unnest(p_limiters) x where l.id = x.id and l.id = any((p_partition).limiter_ids);
-  update :DISPATCH_POLICY_SCHEMA._private_partitions p set
+  update partitions p set
     decayed_admits = d.decayed,
-    decayed_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(p.decayed_at, p_now),
-    fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, d.decayed, p.mean_work, p.weight, p_now),
+    decayed_at = _throttle_filled_at(p.decayed_at, p_now),
+    fair_key = _fair_key(p_policy, d.decayed, p.mean_work, p.weight, p_now),
     looked_at = p_now,
     in_line_since = null,
     waiting_since = null,
     admitted_total = p.admitted_total + 1,
     admitted_at = p_now,
-    visited = nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))
-  from (select coalesce(v_work, 1) + :DISPATCH_POLICY_SCHEMA._decayed(
+    visited = nextval('ticks')
+  from (select coalesce(v_work, 1) + _decayed(
     (p_partition).decayed_admits, (p_partition).decayed_at, (p_policy).half_life, p_now) as decayed) d
   where p.id = (p_partition).id;
 end

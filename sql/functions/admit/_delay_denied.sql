@@ -7,11 +7,11 @@
 --
 -- The partition waits no longer: the next pass goes on with the rest, and then finds when the first is due. Returns whether it
 -- has delayed any.
-create or replace function :DISPATCH_POLICY_SCHEMA._delay_denied(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_now timestamptz
+create or replace function _delay_denied(
+  p_policy policies, p_partition_ids uuid[], p_now timestamptz
 ) returns boolean language plpgsql as $$
 declare
-  v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._lock_denied(p_partition_ids);
+  v_ids bigint[] := _lock_denied(p_partition_ids);
   v_delay float8 := (p_policy).busy_delay;
 begin
   if v_ids = '{}' then
@@ -19,18 +19,18 @@ begin
   end if;
   with placed as (
     select s.id, row_number() over (order by s.priority, s.run_at, s.id) - 1 as place
-    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids)
+    from staged_jobs s where s.id = any(v_ids)
   ),
   delayed as (
-    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set due = false,
+    update staged_jobs s set due = false,
       run_at = p_now + make_interval(secs => v_delay + floor(p.place * v_delay * 4 / cardinality(v_ids)) / 4)
     from placed p where s.id = p.id returning s.partition_id
   ),
   counted as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, delayed)
+    insert into activity (policy_id, at, delayed)
     values ((p_policy).id, p_now, cardinality(v_ids))
   )
-  update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_until = '-infinity', blocked_on = null,
+  update partitions q set denied_until = '-infinity', blocked_on = null,
     denied_reason = null
   where q.id in (select d.partition_id from delayed d);
   return true;

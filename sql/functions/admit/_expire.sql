@@ -7,7 +7,7 @@
 --
 -- It skips rows that another session has locked. Such a row may be free when the pass hands it over, so _hand_over looks at
 -- the time again.
-create or replace function :DISPATCH_POLICY_SCHEMA._expire(p_policy text, p_partition_ids uuid[], p_now timestamptz)
+create or replace function _expire(p_policy text, p_partition_ids uuid[], p_now timestamptz)
 returns uuid[] language plpgsql volatile as $$
 declare
   v_expiring uuid[];
@@ -17,40 +17,40 @@ declare
 begin
   -- usually there are none, and one look at the index shows that
   if not exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    select from staged_jobs s
     where s.partition_id = any(p_partition_ids) and s.expires_at <= p_now) then
     return p_partition_ids;
   end if;
   v_expiring := array(
     select u.id from unnest(p_partition_ids) u (id)
     cross join lateral (
-      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      select from staged_jobs s
       where s.partition_id = u.id and s.expires_at <= p_now limit 1) x);
   v_most := ceil(1000.0 / greatest(cardinality(v_expiring), 1));
   v_ids := array(
     select x.id from unnest(v_expiring) u (id)
     cross join lateral (
-      select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      select s.id from staged_jobs s
       where s.partition_id = u.id and s.expires_at <= p_now
       order by s.expires_at limit v_most
       for update skip locked
     ) x);
-  perform :DISPATCH_POLICY_SCHEMA._record_removed(v_ids, 'dropped');
+  perform _record_removed(v_ids, 'dropped');
   with expired as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids) returning s.partition_id
+    delete from staged_jobs s where s.id = any(v_ids) returning s.partition_id
   ),
   tally as materialized (
     select e.partition_id as id, count(*)::int as jobs from expired e group by e.partition_id
   ),
   recorded as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, reason, jobs)
+    insert into drops (policy, partition_id, reason, jobs)
     select p_policy, t.id, 'expired', t.jobs from tally t
   ),
   counted as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions q set staged = q.staged - t.jobs from tally t where q.id = t.id
+    update partitions q set staged = q.staged - t.jobs from tally t where q.id = t.id
   )
   select coalesce(array_agg(t.id) filter (where t.jobs >= v_most), '{}') into v_left_out from tally t;
-  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -cardinality(v_ids));
+  perform _count_pending(p_policy, -cardinality(v_ids));
   return array(select u.id from unnest(p_partition_ids) u (id) where u.id <> all (v_left_out));
 end
 $$;

@@ -17,11 +17,11 @@
 --
 -- It is longer than others, because each step needs the rows that the steps before it deleted or added in the same
 -- statement.
-create or replace function :DISPATCH_POLICY_SCHEMA._hand_over(
-  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], p_now timestamptz
-) returns :DISPATCH_POLICY_SCHEMA._private_admission[] language plpgsql volatile as $$
+create or replace function _hand_over(
+  p_candidates candidate[], p_now timestamptz
+) returns admission[] language plpgsql volatile as $$
 declare
-  v_behind interval := :DISPATCH_POLICY_SCHEMA._clocks_behind();
+  v_behind interval := _clocks_behind();
   v_from timestamptz := clock_timestamp() - v_behind - cardinality(p_candidates) * interval '1 microsecond';
   -- Who starts first, in microseconds from then, by place in the ids. No join: the planner counts an array as ten rows, and
   -- might compare each job with all.
@@ -30,17 +30,17 @@ declare
     select row_number() over (order by c.priority, c.vt, c.run_at, c.staged_id)::int
       - case when c.overtakes then 900000 else 0 end   -- less than the second of _is_new
     from unnest(p_candidates) c where c.chosen order by c.staged_id);
-  v_admission bigint := :DISPATCH_POLICY_SCHEMA._admission_now();
-  v_admissions :DISPATCH_POLICY_SCHEMA._private_admission[];
+  v_admission bigint := _admission_now();
+  v_admissions admission[];
   v_is_raced boolean;
 begin
   if not exists (select from unnest(p_candidates) c where c.chosen and not c.is_plain) then
-    return :DISPATCH_POLICY_SCHEMA._hand_over_plain(p_candidates, v_from, v_ids, v_starts, v_admission, p_now);
+    return _hand_over_plain(p_candidates, v_from, v_ids, v_starts, v_admission, p_now);
   end if;
   with moved as materialized (
-    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    delete from staged_jobs s
     where s.ctid = any(array(
-      select x.ctid from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x
+      select x.ctid from staged_jobs x
       where x.ctid = any(array(select c.ct from unnest(p_candidates) c where c.chosen))
         and (x.id in (select c.staged_id from unnest(p_candidates) c where c.chosen)) is true
         and (x.expires_at <= p_now) is not true   -- it was locked when _expire looked
@@ -52,7 +52,7 @@ begin
   known as materialized (
     select m.id, j.id as job_id, j.next_revision, j.is_newer
     from moved m
-    cross join lateral :DISPATCH_POLICY_SCHEMA._job_of_key(m.job_key, m.known_job_id, m.known_revision) j
+    cross join lateral _job_of_key(m.job_key, m.known_job_id, m.known_revision) j
     where m.job_key is not null and m.parked_job_id is null
   ),
   -- The danger: the admitted job that Graphile Worker has under a key has run and failed, and its release is not flushed
@@ -80,18 +80,18 @@ begin
         m.task_identifier, m.payload, m.queue_name, m.ready_at, m.max_attempts, m.job_key, m.priority,
         -- a caller's flag that looks like ours would pass the job off as another
         case when m.flags is not null then array(
-            select f from unnest(m.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) end
-          || :DISPATCH_POLICY_SCHEMA._ticket(m.id, v_admission, m.partition_id, m.job_key,
-            :DISPATCH_POLICY_SCHEMA._trace_text(m.traceparent, m.created_at, m.run_at, m.run_at_given))
+            select f from unnest(m.flags) f where not _is_own_flag(f)) end
+          || _ticket(m.id, v_admission, m.partition_id, m.job_key,
+            _trace_text(m.traceparent, m.created_at, m.run_at, m.run_at_given))
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by m.job_key nulls first, m.id) as jobs
     from (
-      select t.*, :DISPATCH_POLICY_SCHEMA._portion(sum(octet_length(t.payload::text)) over (
+      select t.*, _portion(sum(octet_length(t.payload::text)) over (
         order by t.job_key nulls first, t.id rows between unbounded preceding and 1 preceding)) as portion
       from timed t) m
     group by m.preserve_run_at, m.portion order by m.preserve_run_at, m.portion
   ),
   added as materialized (
-    select j.id as job_id, j.key is not null as keyed, :DISPATCH_POLICY_SCHEMA._staged_id_text(j.flags)::bigint as staged_id,
+    select j.id as job_id, j.key is not null as keyed, _staged_id_text(j.flags)::bigint as staged_id,
       s.preserve_run_at and j.run_at = 'infinity' as kept_parked, j.revision
     from specs s cross join lateral :GRAPHILE_WORKER_SCHEMA.add_jobs(s.jobs, s.preserve_run_at) j
   ),
@@ -99,14 +99,14 @@ begin
   -- gone: it would have a slot and never run.
   there as materialized (
     select m.id as staged_id, m.parked_job_id as job_id, m.priority, j.revision,
-      j.attempts < j.max_attempts and :DISPATCH_POLICY_SCHEMA._is_parked(
+      j.attempts < j.max_attempts and _is_parked(
         m.id, m.parked_revision, j.run_at, j.revision, j.last_error, j.flags) as is_parked,
       j.run_at = 'infinity' and j.locked_at is null and j.attempts < j.max_attempts as is_stopped
     from moved m
     cross join lateral (   -- one look at the index for each: a join began with all of Graphile Worker's jobs
       select j.* from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = m.parked_job_id limit 1) j
     where m.parked_job_id is not null
-      and (select true from :DISPATCH_POLICY_SCHEMA._private_staged_jobs n where n.job_key = j.key limit 1) is null
+      and (select true from staged_jobs n where n.job_key = j.key limit 1) is null
   ),
   -- a job that keeps the time of the one it replaces may have replaced a parked one: nothing would ever run it
   unparked as materialized (
@@ -128,7 +128,7 @@ begin
     select j.id as job_id, k.staged_ids[width_bucket(j.id, k.ids)] as staged_id, j.revision,
       j.revision <> k.revisions[width_bucket(j.id, k.ids)] as is_raced,
       j.job_queue_id is not null or exists (
-        select from jsonb_object_keys(j.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) as waits_elsewhere
+        select from jsonb_object_keys(j.flags) f where not _is_own_flag(f)) as waits_elsewhere
     from (   -- arrays, because a join compared each with each
       select p.priority, array_agg(p.job_id order by p.job_id) as ids, array_agg(p.staged_id order by p.job_id) as staged_ids,
         array_agg(p.revision order by p.job_id) as revisions
@@ -144,13 +144,13 @@ begin
     from (select (select count(*) from resumed) + (select u.jobs from unparked u) as jobs) n where n.jobs > 0
   ),
   replaced as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_replaced_jobs (job_id)
+    insert into replaced_jobs (job_id)
     select m.parked_job_id from moved m
     where m.parked_job_id is not null and m.id not in (select r.staged_id from resumed r)
     on conflict (job_id) do nothing
   ),
   back as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs overriding system value
+    insert into staged_jobs overriding system value
     select m.* from moved m
     where m.parked_job_id is null and m.job_key is not null
       and (m.id in (select a.staged_id from added a)) is not true   -- by hash: as a join it compared each with each
@@ -171,10 +171,10 @@ begin
     union all
     select null, k.id, false, false, null, false, false from known k where k.is_newer
   )
-  select array(select a:::DISPATCH_POLICY_SCHEMA._private_admission from admission a),
+  select array(select a::admission from admission a),
     exists (
       select from added a left join known k on k.id = a.staged_id
-      where a.keyed and :DISPATCH_POLICY_SCHEMA._is_raced(k.job_id, k.next_revision, a.job_id, a.revision))
+      where a.keyed and _is_raced(k.job_id, k.next_revision, a.job_id, a.revision))
       or exists (select from resumed r where r.is_raced) or (select u.is_raced from unparked u),
     -- PostgreSQL skips a SELECT that nobody reads, and this one has an effect
     (select count(*) from announced)
@@ -182,7 +182,7 @@ begin
   if v_is_raced then
     raise exception 'dispatch_policy: a job of this key was added meanwhile' using errcode = 'lock_not_available';
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._drop_outlived(v_admissions);
+  perform _drop_outlived(v_admissions);
   return v_admissions;
 end
 $$;

@@ -9,9 +9,9 @@
 --
 -- After 400 refusals or 40 waits, jobs that were not tried stay as they are for the next pass. If no job passes, and
 -- Graphile Worker's own schema fails, the error is raised: the jobs are not to blame.
-create or replace function :DISPATCH_POLICY_SCHEMA._hand_over_what_passes(
-  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], p_now timestamptz,
-  out admissions :DISPATCH_POLICY_SCHEMA._private_admission[], out set_aside bigint[]
+create or replace function _hand_over_what_passes(
+  p_candidates candidate[], p_now timestamptz,
+  out admissions admission[], out set_aside bigint[]
 ) language plpgsql
 set lock_timeout = '50ms' as $$
 declare
@@ -28,10 +28,10 @@ declare
 begin
   set_aside := '{}';
   begin
-    admissions := :DISPATCH_POLICY_SCHEMA._hand_over(p_candidates, p_now);
+    admissions := _hand_over(p_candidates, p_now);
     return;
   exception when others then
-    if :DISPATCH_POLICY_SCHEMA._concerns_all(sqlstate) then
+    if _concerns_all(sqlstate) then
       raise;
     end if;
   end;
@@ -39,11 +39,11 @@ begin
   perform set_config('lock_timeout', '5ms', true);
   -- first all those together that cannot wait for anybody
   v_chosen := array(
-    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    select s.id from staged_jobs s
     where s.id = any(array(select c.staged_id from unnest(p_candidates) c where c.chosen))
     order by s.job_key is not null or s.queue_name is not null or s.parked_job_id is not null, s.failures, s.queue_name, s.id);
   v_from := (
-    select count(*) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    select count(*) from staged_jobs s
     where s.id = any(v_chosen) and s.job_key is null and s.queue_name is null and s.parked_job_id is null);
   v_todo := case when v_from between 1 and cardinality(v_chosen) - 1
     then jsonb_build_array(jsonb_build_array(v_from + 1, cardinality(v_chosen)), jsonb_build_array(1, v_from))
@@ -53,7 +53,7 @@ begin
     v_to := v_todo -> -1 ->> 1;
     v_todo := v_todo - -1;
     begin
-      admissions := admissions || :DISPATCH_POLICY_SCHEMA._hand_over(
+      admissions := admissions || _hand_over(
         array(select c from unnest(p_candidates) c
           where c.chosen and c.staged_id in (select unnest(v_chosen[v_from:v_to]) except select unnest(set_aside))),
         p_now);
@@ -61,15 +61,15 @@ begin
       v_locks := sqlstate = '55P03';
       v_refusals := v_refusals + 1;
       v_waits := v_waits + case when v_locks then 1 else 0 end;
-      if :DISPATCH_POLICY_SCHEMA._concerns_all(sqlstate) then
+      if _concerns_all(sqlstate) then
         raise;
       elsif v_from < v_to then
-        v_todo := v_todo || :DISPATCH_POLICY_SCHEMA._halves(v_from, v_to);
+        v_todo := v_todo || _halves(v_from, v_to);
       else
         v_broken := v_broken + case when left(sqlstate, 2) = any('{0A,25,3F,42,53,58,XX}') then 1 else 0 end;
         v_error := sqlerrm;
         v_state := sqlstate;
-        set_aside := set_aside || :DISPATCH_POLICY_SCHEMA._set_aside(
+        set_aside := set_aside || _set_aside(
           v_chosen[v_from], v_chosen, sqlerrm, v_locks, p_now);
       end if;
     end;
@@ -79,6 +79,6 @@ begin
       detail = 'dispatch_policy: Graphile Worker refused every job of this admission; all stay staged.';
   end if;
   -- one that another session has locked was not set aside: it is due still
-  set_aside := array(select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(set_aside) and not s.due);
+  set_aside := array(select s.id from staged_jobs s where s.id = any(set_aside) and not s.due);
 end
 $$;

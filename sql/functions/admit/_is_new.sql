@@ -1,6 +1,6 @@
 -- Whether a partition's next job goes before those that wait in Graphile Worker already: nothing of it was admitted for a second.
-create or replace function :DISPATCH_POLICY_SCHEMA._is_new(
-  policy :DISPATCH_POLICY_SCHEMA._private_policies, admitted_at timestamptz, now timestamptz
+create or replace function _is_new(
+  policy policies, admitted_at timestamptz, now timestamptz
 ) returns boolean language sql stable as $$
   select (policy).half_life is not null and admitted_at < now - interval '1 second';
 $$;

@@ -1,10 +1,10 @@
 -- What a pass leaves of each claimed partition: its share, its probe, and its next job.
-create or replace function :DISPATCH_POLICY_SCHEMA._leftovers(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
-  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
-  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[],
-  p_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], p_now timestamptz
-) returns :DISPATCH_POLICY_SCHEMA._private_leftover[] language plpgsql stable as $$   -- planned as _charge
+create or replace function _leftovers(
+  p_policy policies, p_claimed claimed[],
+  p_candidates candidate[],
+  p_admissions admission[],
+  p_admitted partition_admitted[], p_now timestamptz
+) returns leftover[] language plpgsql stable as $$   -- planned as _charge
 declare
   v_were_staged boolean := (p_candidates[1]).ct is not null;   -- a job let in at its start was not
   v_has_gone boolean := exists (select from unnest(p_admissions) a where not a.admitted);
@@ -12,16 +12,16 @@ begin
   return array(
     select row(
         p.id, p.limiter_ids, p.weight, p.due_at, p.waiting_since,
-        :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now)
-          + coalesce(n.admitted, 0) * coalesce(:DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work), 1),
+        _decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now)
+          + coalesce(n.admitted, 0) * coalesce(_work_of(p_policy, p.mean_work), 1),
         coalesce(n.admitted, 0),
         case when p.probing then coalesce(p.probe_job_id, n.first_job_id) end,
         h.staged_id, h.priority, h.run_at, h.cost, h.chosen,
         case when h.staged_id is null then (
-          select min(coalesce(s.retry_at, s.run_at)) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          select min(coalesce(s.retry_at, s.run_at)) from staged_jobs s
           where s.partition_id = p.id and not s.due
         ) end,
-        case when v_were_staged then coalesce(n.admitted, 0) + coalesce(g.jobs, 0) else 0 end):::DISPATCH_POLICY_SCHEMA._private_leftover
+        case when v_were_staged then coalesce(n.admitted, 0) + coalesce(g.jobs, 0) else 0 end)::leftover
     from unnest(p_claimed) p
     left join unnest(p_admitted) n on n.partition_id = p.id
     left join (

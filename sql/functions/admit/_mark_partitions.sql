@@ -2,28 +2,28 @@
 --
 -- A partition is in line while only others stand before it. What it waits for its own gates does not count. Of those that
 -- the budget left, the ones that have been in line for longest may go first in the next pass.
-create or replace function :DISPATCH_POLICY_SCHEMA._mark_partitions(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
-  p_verdicts :DISPATCH_POLICY_SCHEMA._private_verdict[], p_now timestamptz, p_tick bigint
+create or replace function _mark_partitions(
+  p_policy policies, p_partition_ids uuid[],
+  p_verdicts verdict[], p_now timestamptz, p_tick bigint
 ) returns void language plpgsql volatile as $$   -- planned as _charge
 declare
   v_first uuid[] := '{}';
 begin
   if (p_policy).admission_budget is not null and exists (select from unnest(p_verdicts) v where v.reason = 'tick_budget') then
     v_first := array(
-      select p.id from :DISPATCH_POLICY_SCHEMA._private_partitions p
+      select p.id from partitions p
       where p.id = any(array(
           select (v.leftover).partition_id from unnest(p_verdicts) v
           where v.reason = 'tick_budget' and (v.leftover).admitted = 0))
-        and p.ready and p.in_line_since <= :DISPATCH_POLICY_SCHEMA._long_since(p_now)
+        and p.ready and p.in_line_since <= _long_since(p_now)
       order by p.in_line_since, p.id
-      limit (select :DISPATCH_POLICY_SCHEMA._longest_first(p_policy, l.admitted, (p_policy).admission_budget)
-        from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = (p_policy).ahead_limiter_id));
+      limit (select _longest_first(p_policy, l.admitted, (p_policy).admission_budget)
+        from limiters l where l.id = (p_policy).ahead_limiter_id));
   end if;
-  update :DISPATCH_POLICY_SCHEMA._private_partitions p set
+  update partitions p set
     decayed_admits = s.decayed,
-    decayed_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(p.decayed_at, p_now),
-    fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, s.decayed, p.mean_work, s.weight, p_now),
+    decayed_at = _throttle_filled_at(p.decayed_at, p_now),
+    fair_key = _fair_key(p_policy, s.decayed, p.mean_work, s.weight, p_now),
     looked_at = p_now,
     admitted_total = p.admitted_total + s.admitted,
     staged = p.staged - s.gone,
@@ -57,7 +57,7 @@ begin
     probe_job_id = s.probe_job_id,
     visited = p_tick
   from unnest(p_verdicts) v cross join lateral (select (v.leftover).*) s
-    cross join :DISPATCH_POLICY_SCHEMA._no_head() n
+    cross join _no_head() n
   where p.id = s.partition_id and p.id = any(p_partition_ids);
 end
 $$;

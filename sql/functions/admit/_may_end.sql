@@ -5,16 +5,16 @@
 --
 -- 0: more must come at once, because less waits than they finish in 0.15 s. While a job of a long task waits for a slot, the
 -- next pass brings no more, and it is 0 as well.
-create or replace function :DISPATCH_POLICY_SCHEMA._may_end(
-  ahead :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz
+create or replace function _may_end(
+  ahead limiters, p_now timestamptz
 ) returns int language plpgsql stable as $$
 begin
   return (
     select case
       when p.pace > 0 and ahead.in_flight - s.assumed >= p.pace * 0.15 and ahead.long_waits_until <= p_now
       then greatest((ahead.in_flight - s.assumed) / 2 / greatest(s.pools, 1), 1) else 0 end
-    from :DISPATCH_POLICY_SCHEMA._worker_slots(ahead.policy_id) s
+    from _worker_slots(ahead.policy_id) s
     cross join lateral (select min(d.seconds) as seconds from unnest(ahead.durations) d) d
-    cross join lateral (select :DISPATCH_POLICY_SCHEMA._pace(ahead, s.slots, d.seconds, p_now) as pace) p);
+    cross join lateral (select _pace(ahead, s.slots, d.seconds, p_now) as pace) p);
 end
 $$;

@@ -5,34 +5,34 @@
 --   p_saturated   no partition may go, however eligible, until a job ends
 --   p_now         the time that the caller gives, which may be ahead of the clock. Then an override that only has to be
 --     announced again, by the clock, is nothing to tick for. Null: the caller goes by the clock
-create or replace function :DISPATCH_POLICY_SCHEMA._next_eligible_at(
+create or replace function _next_eligible_at(
   p_policy text, p_shard text, p_saturated boolean default false, p_now timestamptz default null
 )
 returns timestamptz language plpgsql stable as $$
 begin
   return (
   select nullif(case when e.at is not null then greatest(p.paused_until, e.at) end, 'infinity')
-  from :DISPATCH_POLICY_SCHEMA._private_policies p
+  from policies p
   cross join lateral (select least(
     (select min(x.eligible_at) from unnest(
-        case when p_saturated then '{}' when p_shard is null then :DISPATCH_POLICY_SCHEMA._shards(p.id) else array[p_shard] end) s (shard)
+        case when p_saturated then '{}' when p_shard is null then _shards(p.id) else array[p_shard] end) s (shard)
       cross join lateral (
-        (select q.eligible_at from :DISPATCH_POLICY_SCHEMA._private_partitions q
+        (select q.eligible_at from partitions q
           where q.policy_id = p.id and q.shard = s.shard and q.eligible_at < 'infinity' and not q.ready
           order by q.eligible_at, q.visited limit 1)
         union all
-        (select q.eligible_at from :DISPATCH_POLICY_SCHEMA._private_partitions q
+        (select q.eligible_at from partitions q
           where q.policy_id = p.id and q.shard = s.shard and q.ready order by q.fair_key limit 1)
       ) x),
-    (select l.wake_at from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    (select l.wake_at from limiters l
       where l.policy_id = p.id and l.wake_at is not null order by l.wake_at limit 1),
     case when not p.enabled then null when exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = p.id and o.to_announce <> '{}')
+        select from overrides o where o.policy_id = p.id and o.to_announce <> '{}')
       then '-infinity' when p_now is not null then (
         select min(case when o.announce_again_at <= p_now then o.announce_at else least(o.announce_at, o.announce_again_at) end)
-        from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = p.id)
+        from overrides o where o.policy_id = p.id)
       else (
-        select least(o.announce_at, o.announce_again_at) from :DISPATCH_POLICY_SCHEMA._private_overrides o
+        select least(o.announce_at, o.announce_again_at) from overrides o
         where o.policy_id = p.id order by least(o.announce_at, o.announce_again_at) limit 1) end
   ) as at) e
   where p.name = p_policy);

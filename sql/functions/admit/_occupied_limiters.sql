@@ -1,16 +1,16 @@
 -- The limiters in which each admitted job occupies a slot: none of its throttles, whose tokens do not come back. With them,
 -- each release would lock and write them for nothing.
-create or replace function :DISPATCH_POLICY_SCHEMA._occupied_limiters(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
-  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
-  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[]
+create or replace function _occupied_limiters(
+  p_policy policies, p_claimed claimed[],
+  p_limiters room_before[],
+  p_candidates candidate[],
+  p_admissions admission[]
 ) returns table (
   job_id bigint, staged_id bigint, policy_id int, partition_id uuid, limiter_ids bigint[], cost float8, work float8,
   counted boolean, revision int, anew boolean, sort_at timestamptz
 ) language sql stable as $$
   with of_partition as materialized (
-    select p.id, :DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work) as work, array(
+    select p.id, _work_of(p_policy, p.mean_work) as work, array(
         select u.id from unnest(p.limiter_ids) u (id)
         where u.id not in (select l.id from unnest(p_limiters) l where l.tokens is not null or l.shadow_tokens is not null)) as limiter_ids
     from unnest(p_claimed) p

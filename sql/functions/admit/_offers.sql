@@ -8,10 +8,10 @@
 --
 -- If fairness is by work, a partition's admits and weight are in its own jobs. Both are divided by what one of them counts
 -- for, which leaves admits / weight as it is.
-create or replace function :DISPATCH_POLICY_SCHEMA._offers(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
-  p_uses :DISPATCH_POLICY_SCHEMA._private_use[], p_now timestamptz, p_all boolean,
-  out offers :DISPATCH_POLICY_SCHEMA._private_offer[],
+create or replace function _offers(
+  p_policy policies, p_claimed claimed[],
+  p_uses use[], p_now timestamptz, p_all boolean,
+  out offers offer[],
   out most float8   -- what all of them together may have
 ) language plpgsql stable as $$   -- planned as _allocate
 begin
@@ -20,7 +20,7 @@ begin
       min(u.jobs) filter (where u.breadth >= 2) as broad_jobs,
       coalesce(min(u.tokens) filter (where u.breadth = 0), 'Infinity') as bucket,
       coalesce(min(u.tokens) filter (
-        where u.breadth = 0 and not :DISPATCH_POLICY_SCHEMA._is_full(u.tokens, u.capacity)), 'Infinity') as unfilled_bucket
+        where u.breadth = 0 and not _is_full(u.tokens, u.capacity)), 'Infinity') as unfilled_bucket
     from unnest(p_uses) u group by u.partition_id
   ),
   part as materialized (
@@ -30,15 +30,15 @@ begin
         case when r.known < cardinality(p.limiter_ids) then 0 else r.jobs end,
         case when p.probing then case when p.probe_job_id is null then 1 else 0 end end))::int as allow,
       (p_policy).fair_by_work and r.jobs > (p_policy).batch_size and not p.probing as goes_on,
-      :DISPATCH_POLICY_SCHEMA._is_new(p_policy, p.admitted_at, p_now) as is_new,
+      _is_new(p_policy, p.admitted_at, p_now) as is_new,
       p.goes_first,
       coalesce(r.broad_jobs, 1e6) as broad_jobs,
       coalesce(r.bucket, 'Infinity') as bucket, coalesce(r.unfilled_bucket, 'Infinity') as unfilled_bucket
     from unnest(p_claimed) p
     left join room r on r.partition_id = p.id
-    cross join lateral (select coalesce(:DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work), 1) as work) e
+    cross join lateral (select coalesce(_work_of(p_policy, p.mean_work), 1) as work) e
     cross join lateral (
-      select :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) as decayed) d
+      select _decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) as decayed) d
   ),
   total as materialized (
     select least(max(p.broad_jobs), (p_policy).admission_budget) as jobs, count(*) as partitions, sum(p.allow) as allow
@@ -57,7 +57,7 @@ begin
       case when p.allow = 0 then 0 else greatest(1, least(p.allow::float8,
         case when not p_all and (p_policy).half_life is null then t.jobs end,
         floor(v.vt * p.weight - p.decayed + 1e-6)))::int end,
-      p.bucket, p.unfilled_bucket, p.goes_on, p.is_new, p.goes_first):::DISPATCH_POLICY_SCHEMA._private_offer),
+      p.bucket, p.unfilled_bucket, p.goes_on, p.is_new, p.goes_first)::offer),
     min(t.jobs)
   into offers, most
   from part p cross join total t cross join level v;

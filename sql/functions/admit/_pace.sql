@@ -8,8 +8,8 @@
 --   p_shortest   the mean duration of the policy's shortest task, in seconds; null: not known
 --
 -- It is an expression, so that PostgreSQL inlines it.
-create or replace function :DISPATCH_POLICY_SCHEMA._pace(
-  ahead :DISPATCH_POLICY_SCHEMA._private_limiters, p_slots int, p_shortest float8, p_now timestamptz
+create or replace function _pace(
+  ahead limiters, p_slots int, p_shortest float8, p_now timestamptz
 ) returns float8 language sql immutable as $$
   select least(
     p_slots / nullif(p_shortest, 0),

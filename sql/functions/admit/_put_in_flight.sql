@@ -10,16 +10,16 @@
 --
 -- It is longer than others, because jobs that are in flight already take a statement more.
 --
---   p_paid   what the jobs have paid, if that is not their cost, see _private_in_flight_jobs
-create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
-  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
-  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz, p_paid jsonb,
-  out admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], out kept bigint[], out recounted jsonb
+--   p_paid   what the jobs have paid, if that is not their cost, see in_flight_jobs
+create or replace function _put_in_flight(
+  p_policy policies, p_claimed claimed[],
+  p_limiters room_before[],
+  p_candidates candidate[],
+  p_admissions admission[], p_now timestamptz, p_paid jsonb,
+  out admitted partition_admitted[], out kept bigint[], out recounted jsonb
 ) language plpgsql volatile as $$   -- planned as _charge, which calls it
 declare
-  v_admission bigint := :DISPATCH_POLICY_SCHEMA._admission_now();
+  v_admission bigint := _admission_now();
   v_moved bigint[] := '{}';
   v_paying bigint[] := '{}';   -- they keep their slots and take tokens, from which goes what was paid
   v_paid float8[] := '{}';
@@ -30,8 +30,8 @@ begin
     with occupied as materialized (
       select f.job_id, f.limiter_ids, h.limiter_ids as new_ids, m.moves,
         case when m.anew then 0 else f.cost end as paid
-      from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_claimed, p_limiters, p_candidates, p_admissions) h
-      join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = h.job_id
+      from _occupied_limiters(p_policy, p_claimed, p_limiters, p_candidates, p_admissions) h
+      join in_flight_jobs f on f.job_id = h.job_id
       cross join lateral (
         select f.partition_id <> h.partition_id or not f.limiter_ids @> h.limiter_ids as moves,
           h.anew or f.attempt is not null as anew
@@ -44,7 +44,7 @@ begin
     ),
     -- the slots that it already occupies are counted again below
     uncounted as (
-      update :DISPATCH_POLICY_SCHEMA._private_limiters l set in_flight = l.in_flight - n.jobs
+      update limiters l set in_flight = l.in_flight - n.jobs
       from (
         select u.id, count(*)::int as jobs from moving m cross join unnest(m.limiter_ids) u (id)
         where u.id = any(m.new_ids) group by u.id
@@ -58,11 +58,11 @@ begin
       (select jsonb_object_agg(u.id, u.jobs) from uncounted u)
     into v_moved, v_paying, v_paid, recounted from occupied h;
     with put as (
-      insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f
+      insert into in_flight_jobs as f
         (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, sort_at, admitted_at)
       select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost,
         p_paid, h.work, h.sort_at, p_now
-      from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_claimed, p_limiters, p_candidates, p_admissions) h
+      from _occupied_limiters(p_policy, p_claimed, p_limiters, p_candidates, p_admissions) h
       where h.counted
       order by h.job_id
       on conflict (job_id) do update set staged_id = excluded.staged_id, admission = excluded.admission,
@@ -72,7 +72,7 @@ begin
         limiter_ids = case when f.job_id = any(v_moved)
           then array(select unnest(f.limiter_ids) union select unnest(excluded.limiter_ids)) else f.limiter_ids end,
         cost = case when f.job_id = any(v_moved || v_paying) then excluded.cost else f.cost end,
-        paid = :DISPATCH_POLICY_SCHEMA._paid_again(f, excluded.paid, f.job_id = any(v_moved || v_paying)),
+        paid = _paid_again(f, excluded.paid, f.job_id = any(v_moved || v_paying)),
         work = case when f.job_id = any(v_moved) then excluded.work else f.work end
       returning f.job_id, f.xmax = 0 as fresh
     )
@@ -81,17 +81,17 @@ begin
   end if;
   with occupancies as materialized (
     select h.*, h.job_id not in (select unnest(v_kept)) as new
-    from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_claimed, p_limiters, p_candidates, p_admissions) h
+    from _occupied_limiters(p_policy, p_claimed, p_limiters, p_candidates, p_admissions) h
   ),
   put as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs
+    insert into in_flight_jobs
       (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, sort_at, admitted_at)
     select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost,
       p_paid, h.work, h.sort_at, p_now
     from occupancies h where not h.counted
   )
   -- by partition, because unnesting the limiters of 5,000 jobs took as long as inserting them
-  select array_agg(row(n.partition_id, n.admitted, n.first_job_id, n.jobs, n.cost):::DISPATCH_POLICY_SCHEMA._private_partition_admitted)
+  select array_agg(row(n.partition_id, n.admitted, n.first_job_id, n.jobs, n.cost)::partition_admitted)
   into admitted
   from (
     select h.partition_id, count(*)::int as admitted, min(h.job_id) as first_job_id,

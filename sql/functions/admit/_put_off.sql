@@ -5,11 +5,11 @@
 --   p_busy     limiters that earlier passes found locked, with the time; those that still are count as well
 --
 -- A partition is put off for as long as its limiter has been locked: at least 0.1 seconds, and at most a second.
-create or replace function :DISPATCH_POLICY_SCHEMA._put_off(
+create or replace function _put_off(
   p_policy_id int, p_partition_ids uuid[], p_busy jsonb, p_locked bigint[], p_remember boolean, p_now timestamptz
 ) returns uuid[] language plpgsql as $$
 declare
-  v_locked bigint[] := p_locked || :DISPATCH_POLICY_SCHEMA._locked_limiters(array(
+  v_locked bigint[] := p_locked || _locked_limiters(array(
     select k::bigint from jsonb_object_keys(p_busy) k where k::bigint <> all (p_locked)));
   v_busy jsonb;
   v_put_off uuid[];
@@ -18,14 +18,14 @@ begin
     select coalesce(jsonb_object_agg(u.id, coalesce(p_busy -> u.id::text, to_jsonb(p_now))), '{}')
     from unnest(v_locked) u (id));
   if p_remember and v_busy <> p_busy then
-    update :DISPATCH_POLICY_SCHEMA._private_turns t set busy = v_busy
+    update turns t set busy = v_busy
     where t.policy_id = p_policy_id and t.step = 'admit' and t.place = 0;
   end if;
   if v_locked = '{}' then
     return p_partition_ids;
   end if;
   with put_off as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions p set
+    update partitions p set
       blocked_on = null, denied_reason = null,
       denied_until = p_now + least(greatest(interval '100 milliseconds', (
         select max(p_now - (v_busy ->> u.id::text)::timestamptz)

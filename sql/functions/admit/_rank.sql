@@ -16,10 +16,10 @@
 --
 -- It is longer than others, because its steps narrow one set of candidates, breadth by breadth. Each step reads all of
 -- it.
-create or replace function :DISPATCH_POLICY_SCHEMA._rank(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_uses :DISPATCH_POLICY_SCHEMA._private_use[],
-  p_offers :DISPATCH_POLICY_SCHEMA._private_offer[], p_most float8,
-  out candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], out wants_more boolean
+create or replace function _rank(
+  p_policy policies, p_uses use[],
+  p_offers offer[], p_most float8,
+  out candidates candidate[], out wants_more boolean
 ) language plpgsql stable as $$   -- planned as _allocate
 begin
   with cand as materialized (
@@ -34,7 +34,7 @@ begin
       from (
         select s.ctid as ct, s.id, s.priority, s.run_at, s.cost,
           s.job_key is null and s.parked_job_id is null as is_plain
-        from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+        from staged_jobs s
         where s.partition_id = p.partition_id and s.due
           and (s.priority, s.run_at, s.id) >= (p.head_priority, p.head_run_at, p.head_id)
           and (p_policy).job_order is null
@@ -45,7 +45,7 @@ begin
       union all
       -- Without the head: it is a place in the usual order. So is that of an arrival which is not routed yet.
       select s.*, row_number() over in_order, sum(s.cost) over in_order
-      from :DISPATCH_POLICY_SCHEMA._next_in_order(p.partition_id, p.offer + 1) s
+      from _next_in_order(p.partition_id, p.offer + 1) s
       where (p_policy).job_order is not null
       window in_order as (order by s.priority, s.run_at, s.id rows unbounded preceding)
     ) s
@@ -54,8 +54,8 @@ begin
   narrow as materialized (
     select c.id, c.partition_id, c.pos, c.cost, c.vt, c.priority, c.run_at from cand c
     where c.pos <= c.offer and (
-      :DISPATCH_POLICY_SCHEMA._lets_through(c.bucket, 'Infinity', c.used)
-      or (c.pos = 1 and :DISPATCH_POLICY_SCHEMA._lets_through(c.unfilled_bucket, 'Infinity', c.cost))
+      _lets_through(c.bucket, 'Infinity', c.used)
+      or (c.pos = 1 and _lets_through(c.unfilled_bucket, 'Infinity', c.cost))
     ) and c.vt <= (
       select coalesce(min(n.vt), 'Infinity') from cand n where n.goes_on and n.pos > (p_policy).batch_size)
   ),
@@ -69,7 +69,7 @@ begin
           (u.reserved_for is not distinct from c2.partition_id and c2.pos = 1) desc, c2.vt, c2.priority, c2.run_at, c2.id
           rows unbounded preceding)
       ) r where r.rank > r.slots
-        or not :DISPATCH_POLICY_SCHEMA._lets_through(
+        or not _lets_through(
           r.tokens, case when r.rank = 1 then r.capacity else 'Infinity' end, r.used)
     )
   ),
@@ -84,7 +84,7 @@ begin
           and (u.slots < (select d.jobs from demand d) or u.tokens < (select d.cost from demand d))
         window ranked as (partition by u.limiter_id order by c2.vt, c2.priority, c2.run_at, c2.id rows unbounded preceding)
       ) r where r.rank > r.slots
-        or not :DISPATCH_POLICY_SCHEMA._lets_through(
+        or not _lets_through(
           r.tokens, case when r.rank = 1 then r.capacity else 'Infinity' end, r.used)
     )
   ),
@@ -110,7 +110,7 @@ begin
       or (n.vt, n.priority, n.run_at, n.id) < (select l.vt, l.priority, l.run_at, l.id from last l)
   )
   select array_agg(row(c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost, c.vt, c.is_new and c.pos = 1,
-      c.id in (select chosen.id from chosen), c.is_plain):::DISPATCH_POLICY_SCHEMA._private_candidate),
+      c.id in (select chosen.id from chosen), c.is_plain)::candidate),
     exists (select from eager)
   into candidates, wants_more
   from cand c;

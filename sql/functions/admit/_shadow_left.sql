@@ -4,18 +4,18 @@
 --   p_kept   jobs that keep slots and tokens which they had before
 --
 -- Each gate is judged by itself: what one would have held back takes from the others all the same, because it goes.
-create or replace function :DISPATCH_POLICY_SCHEMA._shadow_left(
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
-  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
-  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_kept bigint[]
-) returns :DISPATCH_POLICY_SCHEMA._private_shadow_left[] language plpgsql stable as $$   -- planned as _charge
+create or replace function _shadow_left(
+  p_limiters room_before[], p_claimed claimed[],
+  p_candidates candidate[],
+  p_admissions admission[], p_kept bigint[]
+) returns shadow_left[] language plpgsql stable as $$   -- planned as _charge
 begin
   return array(
     select row(j.id, j.gate, count(*) filter (where not j.has_room), coalesce(sum(j.cost) filter (where j.has_room), 0))
-      :::DISPATCH_POLICY_SCHEMA._private_shadow_left
+      ::shadow_left
     from (
       select c.*, case when c.shadow_slots is not null then c.rank <= c.shadow_slots
-        else c.rate > 0 and :DISPATCH_POLICY_SCHEMA._lets_through(
+        else c.rate > 0 and _lets_through(
           c.shadow_tokens, case when c.rank = 1 then c.capacity else 'Infinity' end, c.used) end as has_room
       from (
         select l.id, l.gate, l.shadow_slots, l.shadow_tokens, l.capacity, l.rate, c.cost,

@@ -1,6 +1,6 @@
 -- Those of these released jobs that Graphile Worker still has as they were at their end. A job that runs again counts as in
 -- flight.
-create or replace function :DISPATCH_POLICY_SCHEMA._still_ending(p_job_ids bigint[]) returns bigint[]
+create or replace function _still_ending(p_job_ids bigint[]) returns bigint[]
 language plpgsql stable as $$
 begin
   if p_job_ids = '{}' then
@@ -11,6 +11,6 @@ begin
     cross join lateral (   -- one look at the index for each job
       select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = u.id and j.locked_at is not null limit 1) j
     where not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = u.id));
+      select from in_flight_jobs f where f.job_id = u.id));
 end
 $$;

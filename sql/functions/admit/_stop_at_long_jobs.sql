@@ -5,10 +5,10 @@
 -- If the long job stays, so do the jobs that rank behind it. Otherwise short jobs would keep the slots busy, and it would
 -- never go. The ahead bound then has only as many slots as jobs go, so the partitions of the jobs that stay wait for it.
 -- `long_waits_until` keeps the passes of other claims and shards from admitting ahead for a moment.
-create or replace function :DISPATCH_POLICY_SCHEMA._stop_at_long_jobs(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz,
-  inout candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
-  inout limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[]
+create or replace function _stop_at_long_jobs(
+  p_policy policies, p_now timestamptz,
+  inout candidates candidate[],
+  inout limiters room_before[]
 ) language plpgsql volatile as $$
 declare
   v_short_tasks text[];
@@ -17,12 +17,12 @@ declare
   v_going bigint[];
 begin
   select l.short_tasks, l.free into v_short_tasks, v_free
-  from :DISPATCH_POLICY_SCHEMA._slots_for_long_jobs(p_policy, p_now) l;
+  from _slots_for_long_jobs(p_policy, p_now) l;
   if not found then
     return;
   end if;
   v_long := array(   -- by ctid, as _hand_over
-    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    select s.id from staged_jobs s
     where s.ctid = any(array(select c.ct from unnest(candidates) c where c.chosen))
       and s.task_identifier <> all (v_short_tasks));
   if v_long = '{}' then
@@ -41,14 +41,14 @@ begin
   end if;
   candidates := array(
     select row(c.ct, c.staged_id, c.partition_id, c.pos, c.priority, c.run_at, c.cost, c.vt, c.overtakes,
-      c.chosen and c.staged_id in (select unnest(v_going)), c.is_plain):::DISPATCH_POLICY_SCHEMA._private_candidate
+      c.chosen and c.staged_id in (select unnest(v_going)), c.is_plain)::candidate
     from unnest(candidates) c);
   for v_n in 1..cardinality(limiters) loop
     if limiters[v_n].id = (p_policy).ahead_limiter_id then
       limiters[v_n].slots := cardinality(v_going);
     end if;
   end loop;
-  update :DISPATCH_POLICY_SCHEMA._private_limiters l set long_waits_until = p_now + interval '300 milliseconds'
+  update limiters l set long_waits_until = p_now + interval '300 milliseconds'
   where l.id = (p_policy).ahead_limiter_id;
 end
 $$;

@@ -1,7 +1,7 @@
 -- The limiters of each claimed partition, and how many of its jobs could pass each.
-create or replace function :DISPATCH_POLICY_SCHEMA._uses(
-  p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[], p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[]
-) returns :DISPATCH_POLICY_SCHEMA._private_use[] language plpgsql stable as $$   -- planned as _allocate
+create or replace function _uses(
+  p_claimed claimed[], p_limiters room_before[]
+) returns use[] language plpgsql stable as $$   -- planned as _allocate
 declare
   v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
 begin
@@ -15,8 +15,8 @@ begin
           when l.slots is not null then
             l.slots - case when l.reserved_for is not null and l.reserved_for <> p.id then 1 else 0 end
           when l.rate <= 0 then 0
-          else :DISPATCH_POLICY_SCHEMA._jobs_through(l.tokens, l.capacity, p.min_cost)
-        end):::DISPATCH_POLICY_SCHEMA._private_use
+          else _jobs_through(l.tokens, l.capacity, p.min_cost)
+        end)::use
     from unnest(p_claimed) p
     cross join lateral unnest(p.limiter_ids) u (id)
     left join unnest(p_limiters) l on l.id = u.id);

@@ -1,10 +1,10 @@
 -- Decides about each claimed partition: why due jobs stay, which limiter it waits for, and when it is looked at again if
 -- nobody wakes it. It waits for the first limiter, narrow scopes first, that has no room for its next job. Of several
 -- buckets of its own, it waits for the one that is ready last. The reason is that limiter's. The others' may show later.
-create or replace function :DISPATCH_POLICY_SCHEMA._verdicts(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_leftovers :DISPATCH_POLICY_SCHEMA._private_leftover[],
-  p_lacks :DISPATCH_POLICY_SCHEMA._private_lack[], p_now timestamptz
-) returns :DISPATCH_POLICY_SCHEMA._private_verdict[] language plpgsql stable as $$   -- planned as _charge
+create or replace function _verdicts(
+  p_policy policies, p_leftovers leftover[],
+  p_lacks lack[], p_now timestamptz
+) returns verdict[] language plpgsql stable as $$   -- planned as _charge
 begin
   return array(
     select row(
@@ -28,7 +28,7 @@ begin
               select min(greatest(x.at, p_now + interval '50 milliseconds')) from (
                 select y.*, row_number() over () as place from (
                   select coalesce(s.retry_at, s.run_at) as at, s.priority, s.run_at, s.id
-                  from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+                  from staged_jobs s
                   where s.partition_id = p.partition_id and not s.due order by coalesce(s.retry_at, s.run_at) limit 20
                 ) y
               ) x
@@ -36,7 +36,7 @@ begin
                 or (p_policy).job_order is not null))
           else 'infinity' end,
         -- also on a bucket of its own, whose time is known, because other numbers change that time
-        case when p.head_id is not null and p.probe_job_id is null then k.limiter_id end):::DISPATCH_POLICY_SCHEMA._private_verdict
+        case when p.head_id is not null and p.probe_job_id is null then k.limiter_id end)::verdict
     from unnest(p_leftovers) p
     left join (
       select distinct on (x.partition_id) x.partition_id, x as first,

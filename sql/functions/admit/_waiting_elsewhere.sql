@@ -4,7 +4,7 @@
 -- A job behind another of its queue certainly waits. Of the others nobody knows: workers do not say which flags they refuse,
 -- and a queue may be busy with a job of somebody else. So a job counts if it has waited for longer than jobs ahead do, and
 -- no job of its task and flags runs. If one runs, the job waits for a slot like others.
-create or replace function :DISPATCH_POLICY_SCHEMA._waiting_elsewhere(
+create or replace function _waiting_elsewhere(
   p_policy_id int, p_after float8, p_now timestamptz
 ) returns int language plpgsql stable as $$
 begin
@@ -13,8 +13,8 @@ begin
       select j.id, j.queue_name, j.locked_at is not null as runs, f.admitted_at,
         j.task_identifier || ' ' || coalesce((
           select string_agg(k, ' ' order by k) from jsonb_object_keys(j.flags) k
-          where not :DISPATCH_POLICY_SCHEMA._is_own_flag(k)), '') || ' ' || (j.queue_name is not null) as kind
-      from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+          where not _is_own_flag(k)), '') || ' ' || (j.queue_name is not null) as kind
+      from in_flight_jobs f
       cross join lateral (   -- one look at the index for each job
         select * from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job_id limit 1) j
       where f.policy_id = p_policy_id

@@ -5,13 +5,13 @@
 --   pools     how many they are
 --
 -- It returns a set, of one row, so that PostgreSQL inlines it.
-create or replace function :DISPATCH_POLICY_SCHEMA._worker_slots(p_policy_id int)
+create or replace function _worker_slots(p_policy_id int)
 returns table (slots int, assumed int, alike boolean, pools int) language sql stable rows 1 as $$
   select sum(w.slots)::int, coalesce(sum(w.slots)::int, 100), coalesce(bool_and(w.tasks @> t.tasks), true),
     count(*)::int
   from (
     select array_agg(x.task_identifier) as tasks
-    from :DISPATCH_POLICY_SCHEMA._private_policy_tasks x where x.policy_id = p_policy_id
+    from policy_tasks x where x.policy_id = p_policy_id
   ) t
-  join :DISPATCH_POLICY_SCHEMA._private_workers w on w.stale_at > clock_timestamp() and w.tasks && t.tasks;
+  join workers w on w.stale_at > clock_timestamp() and w.tasks && t.tasks;
 $$;

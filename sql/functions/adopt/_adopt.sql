@@ -7,14 +7,14 @@
 --
 -- Graphile Worker's functions wait for a row that another session has locked. So all together wait 50 ms at most, then
 -- each half 5 ms, 40 times at most. Otherwise the other jobs would stay locked for long.
-create or replace function :DISPATCH_POLICY_SCHEMA._adopt(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text, p_after bigint, p_limit int,
+create or replace function _adopt(
+  p_policy policies, p_task text, p_after bigint, p_limit int,
   out matched int, out changed int, out last_id bigint
 ) language plpgsql
 set lock_timeout = '50ms' as $$
 declare
-  v_jobs :DISPATCH_POLICY_SCHEMA._private_waiting_job[] :=
-    :DISPATCH_POLICY_SCHEMA._waiting_jobs(p_policy, p_task, p_after, p_limit);
+  v_jobs waiting_job[] :=
+    _waiting_jobs(p_policy, p_task, p_after, p_limit);
   v_todo jsonb := jsonb_build_array(jsonb_build_array(1, cardinality(v_jobs)));
   v_from int;
   v_to int;
@@ -30,7 +30,7 @@ begin
     v_to := v_todo -> -1 ->> 1;
     v_todo := v_todo - -1;
     begin
-      v_part := :DISPATCH_POLICY_SCHEMA._adopt_jobs(p_policy, p_task, array(
+      v_part := _adopt_jobs(p_policy, p_task, array(
         select w from unnest(v_jobs[v_from:v_to]) w where w.id <> all(v_unkeyed)));
       if v_part.unkeyed <> '{}' then
         raise exception using errcode = 'DPOUT';
@@ -44,10 +44,10 @@ begin
         perform set_config('lock_timeout', '5ms', true);
         v_waits := v_waits + 1;
         if v_from < v_to then
-          v_todo := v_todo || :DISPATCH_POLICY_SCHEMA._halves(v_from, v_to);
+          v_todo := v_todo || _halves(v_from, v_to);
         end if;
     end;
   end loop;
-  perform :DISPATCH_POLICY_SCHEMA._notify((p_policy).name) where changed > 0;
+  perform _notify((p_policy).name) where changed > 0;
 end
 $$;

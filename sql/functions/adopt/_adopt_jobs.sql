@@ -6,30 +6,30 @@
 -- dropped, this raises lock_not_available. The caller tries smaller parts, and the job that is gone drops nothing.
 --
 -- Locks: staged rows in the order of their keys, as staging takes them, then Graphile Worker's rows.
-create or replace function :DISPATCH_POLICY_SCHEMA._adopt_jobs(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text,
-  p_jobs :DISPATCH_POLICY_SCHEMA._private_waiting_job[], out moved int, out unkeyed bigint[]
+create or replace function _adopt_jobs(
+  p_policy policies, p_task text,
+  p_jobs waiting_job[], out moved int, out unkeyed bigint[]
 ) language plpgsql as $$
 declare
   -- A staged job that did not know Graphile Worker's when it was added is older than that one. But one that was added while
   -- an admission was not committed did not know that job either, and is newer.
   v_older_ids bigint[] := array(
-    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    select s.id from staged_jobs s
     join unnest(p_jobs) w on w.job_key = s.job_key
     where s.job_key = any(array(select u.job_key from unnest(p_jobs) u))
       and not w.was_admitted and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
     order by s.job_key for update of s);
-  v_new :DISPATCH_POLICY_SCHEMA._private_waiting_job[] := array(
+  v_new waiting_job[] := array(
     select w from unnest(p_jobs) w where w.attempts = 0);
-  v_tried :DISPATCH_POLICY_SCHEMA._private_waiting_job[] := array(
+  v_tried waiting_job[] := array(
     select w from unnest(p_jobs) w where w.attempts > 0);
   v_parked record;
 begin
-  perform :DISPATCH_POLICY_SCHEMA._drop_staged(v_older_ids) where v_older_ids <> '{}';
+  perform _drop_staged(v_older_ids) where v_older_ids <> '{}';
   select m.moved, m.unkeyed into moved, unkeyed
-  from :DISPATCH_POLICY_SCHEMA._move_into_staging(p_policy, p_task, v_new) m;
+  from _move_into_staging(p_policy, p_task, v_new) m;
   if v_tried <> '{}' then
-    v_parked := :DISPATCH_POLICY_SCHEMA._park_waiting(p_policy, p_task, v_tried);
+    v_parked := _park_waiting(p_policy, p_task, v_tried);
     moved := moved + v_parked.moved;
     unkeyed := unkeyed || v_parked.unkeyed;
   end if;

@@ -11,9 +11,9 @@
 -- Raises lock_not_available if one of the jobs was fetched, replaced or staged anew since it was looked at.
 --
 -- It is longer than others, because its steps read one another's rows in one statement.
-create or replace function :DISPATCH_POLICY_SCHEMA._move_into_staging(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text,
-  p_jobs :DISPATCH_POLICY_SCHEMA._private_waiting_job[], out moved int, out unkeyed bigint[]
+create or replace function _move_into_staging(
+  p_policy policies, p_task text,
+  p_jobs waiting_job[], out moved int, out unkeyed bigint[]
 ) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set jit = off   -- as _stage_batch
 as $$
@@ -24,9 +24,9 @@ declare
   v_resolves boolean := ((p_policy).definition ->> 'resolvesInSql')::boolean;
   v_cost float8 := coalesce(
     case when ((p_policy).definition ->> 'resolvesInSql')::boolean then ((p_policy).definition ->> 'cost')::float8 end, 1);
-  v_limits jsonb := :DISPATCH_POLICY_SCHEMA._constant_limits((p_policy).definition);
+  v_limits jsonb := _constant_limits((p_policy).definition);
   v_droppable boolean := coalesce(
-    :DISPATCH_POLICY_SCHEMA._is_droppable((p_policy).when_full, (p_policy).max_pending_in_all), false);
+    _is_droppable((p_policy).when_full, (p_policy).max_pending_in_all), false);
   v_expires_after interval := make_interval(secs => ((p_policy).definition ->> 'expiresAfterSeconds')::float8);
   v_changed boolean;
   v_staged int;
@@ -36,30 +36,30 @@ declare
 begin
   with job as materialized (
     select j.id, j.payload, j.priority, j.max_attempts, j.created_at, j.key as job_key, w.queue_name,
-      :DISPATCH_POLICY_SCHEMA._run_at(j.run_at) as run_at,
+      _run_at(j.run_at) as run_at,
       -- Graphile Worker writes the time of the call if the caller gave none. An earlier time was that of a job's first
       -- staging. By it, each job that was handed back would go before the jobs of other tasks.
       -- So would one that was in flight, by the time of its admission.
       j.run_at > j.created_at and j.run_at <> j.updated_at
-        and not (j.run_at <= v_now and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key)) as run_at_given,
+        and not (j.run_at <= v_now and _is_ours(j.flags, j.created_at, j.key)) as run_at_given,
       -- it may be a copy of an admitted job's, with a flag that no staged job may have
       case when j.flags is not null then array(
-        select f from jsonb_object_keys(j.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) end as flags,
-      case when j.flags is not null then :DISPATCH_POLICY_SCHEMA._traceparent_of(j.flags) end as traceparent,
+        select f from jsonb_object_keys(j.flags) f where not _is_own_flag(f)) end as flags,
+      case when j.flags is not null then _traceparent_of(j.flags) end as traceparent,
       (j.revision, j.attempts) <> (w.revision, w.attempts) as changed,
-      case when v_resolves then :DISPATCH_POLICY_SCHEMA._key_or_null(v_definition, j.payload, p_task) end as key
+      case when v_resolves then _key_or_null(v_definition, j.payload, p_task) end as key
     from :GRAPHILE_WORKER_SCHEMA.complete_jobs(array(select u.id from unnest(p_jobs) u)) j
     join unnest(p_jobs) w on w.id = j.id
   ),
   partition as materialized (
-    select k.key, :DISPATCH_POLICY_SCHEMA._partition_id(v_name, k.key) as id
+    select k.key, _partition_id(v_name, k.key) as id
     from (select distinct j.key from job j where j.key is not null) k
   ),
   put as materialized (
     select j.*, k.id as partition_id, j.run_at <= v_now as due from job j left join partition k on k.key = j.key
   ),
   staged as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
+    insert into staged_jobs (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, priority,
       flags, cost, due, created_at, droppable, traceparent, expires_at, sort_at)
     overriding system value
@@ -72,7 +72,7 @@ begin
     returning id, partition_id, priority, run_at, due
   ),
   arrived as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
+    insert into arrivals overriding user value
     select a.*
     from (
       select s.partition_id, min(s.run_at) as due_at, bool_or(not s.due) as later,
@@ -84,13 +84,13 @@ begin
       select distinct on (s.partition_id) s.partition_id, s.priority, s.run_at, s.id from staged s where s.due
       order by s.partition_id, s.priority, s.run_at, s.id
     ) f on f.partition_id = w.partition_id
-    cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
+    cross join lateral _work_arrival(
       v_name, k.id, k.key, coalesce(v_definition ->> 'shard', 'default'), (p_policy).generation, '{}',
       (v_definition ->> 'weight')::float8, v_limits, w.due_at, v_cost, f.id is not null, f.priority,
       f.run_at, f.id, f.id is not null and w.later, w.jobs) a
   ),
   keyless as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy)
+    insert into keyless_jobs (staged_id, policy)
     select s.id, v_name from staged s where s.partition_id is null
   )
   select count(*), coalesce(bool_or(p.changed), false), (select count(*) from staged),
@@ -101,13 +101,13 @@ begin
   from (select p.*, p.job_key is not null and p.id not in (select s.id from staged s) as leaves from put p) p;
   -- a staged job that did not know this one was committed meanwhile, and is older
   if v_changed or exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s join unnest(p_jobs) w on w.job_key = s.job_key
+    select from staged_jobs s join unnest(p_jobs) w on w.job_key = s.job_key
     where s.job_key = any(v_kept_keys) and not w.was_admitted
       and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
   ) then
     raise exception 'dispatch_policy: a job changed meanwhile' using errcode = 'lock_not_available';
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._keep_times(v_kept_keys, v_run_ats, v_given) where v_kept_keys is not null;
-  perform :DISPATCH_POLICY_SCHEMA._count_pending(v_name, v_staged);
+  perform _keep_times(v_kept_keys, v_run_ats, v_given) where v_kept_keys is not null;
+  perform _count_pending(v_name, v_staged);
 end
 $$;

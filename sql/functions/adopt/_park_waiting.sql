@@ -2,9 +2,9 @@
 -- Graphile Worker with their attempts and their last error.
 --
 -- Raises lock_not_available if one of the jobs was fetched or replaced since it was looked at.
-create or replace function :DISPATCH_POLICY_SCHEMA._park_waiting(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text,
-  p_jobs :DISPATCH_POLICY_SCHEMA._private_waiting_job[], out moved int, out unkeyed bigint[]
+create or replace function _park_waiting(
+  p_policy policies, p_task text,
+  p_jobs waiting_job[], out moved int, out unkeyed bigint[]
 ) language plpgsql as $$
 declare
   v_resolves boolean := ((p_policy).definition ->> 'resolvesInSql')::boolean;
@@ -16,7 +16,7 @@ begin
     -- without a change, it locks the rows and returns them as they are
     select j.*, w.queue_name, (j.revision, j.attempts) <> (w.revision, w.attempts) as changed,
       case when v_resolves
-        then :DISPATCH_POLICY_SCHEMA._key_or_null((p_policy).definition, j.payload, p_task) end as partition_key
+        then _key_or_null((p_policy).definition, j.payload, p_task) end as partition_key
     from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(select u.id from unnest(p_jobs) u)) j
     join unnest(p_jobs) w on w.id = j.id
     order by j.id
@@ -26,9 +26,9 @@ begin
     elsif v_resolves and v_job.partition_key is null then
       unkeyed := unkeyed || v_job.id;
     else
-      perform :DISPATCH_POLICY_SCHEMA._stage_parked(
+      perform _stage_parked(
         (p_policy).name, (p_policy).generation,
-        nextval(pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id')),
+        nextval(pg_get_serial_sequence('staged_jobs', 'id')),
         v_job.id, v_job.revision, p_task, v_job.payload, v_job.queue_name, v_job.run_at, v_job.priority,
         v_job.max_attempts, (p_policy).definition, v_job.partition_key);
       moved := moved + 1;

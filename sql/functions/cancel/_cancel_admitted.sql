@@ -6,7 +6,7 @@
 --
 -- Graphile Worker's functions take a job that has run for four hours for one that nobody runs. So jobs that run are left out
 -- before they see them.
-create or replace function :DISPATCH_POLICY_SCHEMA._cancel_admitted(
+create or replace function _cancel_admitted(
   p_ids bigint[], p_policy text, p_partition text, p_by text, p_reason text, p_max int,
   out ended bigint[], out missed boolean, out is_full boolean
 ) language plpgsql volatile as $$
@@ -16,17 +16,17 @@ declare
 begin
   select coalesce(array_agg(x.job_id), '{}'), array_agg(x.revision) into v_ids, v_revisions
   from (
-    select c.job_id, c.revision from :DISPATCH_POLICY_SCHEMA._cancellable(p_ids, p_policy, p_partition) c
+    select c.job_id, c.revision from _cancellable(p_ids, p_policy, p_partition) c
     where not (c.runs or c.ended) order by c.job_id limit p_max
   ) x;
   ended := '{}';
   if v_ids <> '{}' then
-    ended := :DISPATCH_POLICY_SCHEMA._lock_in_revision(v_ids, v_revisions);
+    ended := _lock_in_revision(v_ids, v_revisions);
     ended := array(
-      select c.job_id from :DISPATCH_POLICY_SCHEMA._cancellable(p_ids, p_policy, p_partition) c
+      select c.job_id from _cancellable(p_ids, p_policy, p_partition) c
       where c.job_id = any(_cancel_admitted.ended) and not (c.runs or c.ended));
     perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(
-      array[j.id], :DISPATCH_POLICY_SCHEMA._cancelled_error(p_by, p_reason, j.last_error))
+      array[j.id], _cancelled_error(p_by, p_reason, j.last_error))
     from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = any(ended);
   end if;
   missed := cardinality(ended) < cardinality(v_ids);

@@ -7,7 +7,7 @@
 --   missed    a job was on its way between the two places: look again
 --   is_full   there may be more than `p_max` jobs of a kind
 --   last_id   see _cancel_staged
-create or replace function :DISPATCH_POLICY_SCHEMA._cancel_look(
+create or replace function _cancel_look(
   p_ids bigint[], p_policy text, p_partition text, p_by text, p_reason text, p_max int, p_after bigint,
   out removed int, out ended bigint[], out told bigint[], out known bigint[], out missed boolean, out is_full boolean,
   out last_id bigint
@@ -18,10 +18,10 @@ declare
   v_marked record;
 begin
   select s.* into v_staged
-  from :DISPATCH_POLICY_SCHEMA._cancel_staged(p_ids, p_policy, p_partition, p_by, p_reason, p_max, p_after) s;
+  from _cancel_staged(p_ids, p_policy, p_partition, p_by, p_reason, p_max, p_after) s;
   select a.* into v_admitted
-  from :DISPATCH_POLICY_SCHEMA._cancel_admitted(p_ids, p_policy, p_partition, p_by, p_reason, p_max) a;
-  select m.* into v_marked from :DISPATCH_POLICY_SCHEMA._mark_cancelled(
+  from _cancel_admitted(p_ids, p_policy, p_partition, p_by, p_reason, p_max) a;
+  select m.* into v_marked from _mark_cancelled(
     p_ids, p_policy, p_partition, p_by, p_reason, v_admitted.ended, p_max) m;
   removed := v_staged.removed;
   ended := v_admitted.ended;

@@ -8,14 +8,14 @@
 --   removed   how many there were
 --   is_full   there may be more than `p_max`
 --   last_id   then it is the last that this looked at
-create or replace function :DISPATCH_POLICY_SCHEMA._cancel_staged(
+create or replace function _cancel_staged(
   p_ids bigint[], p_policy text, p_partition text, p_by text, p_reason text, p_max int, p_after bigint,
   out removed int, out is_full boolean, out last_id bigint
 ) language plpgsql volatile
 set plan_cache_mode = force_custom_plan as $$   -- as remove
 declare
   v_ids bigint[] := array(
-    select r.id from :DISPATCH_POLICY_SCHEMA._removable(p_ids, null, p_policy, p_partition) r
+    select r.id from _removable(p_ids, null, p_policy, p_partition) r
     where r.id > p_after order by r.id limit p_max);
 begin
   removed := 0;
@@ -25,9 +25,9 @@ begin
     return;
   end if;
   v_ids := array(
-    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids) order by s.job_key, s.id for update);
+    select s.id from staged_jobs s where s.id = any(v_ids) order by s.job_key, s.id for update);
   v_ids := array(
-    select r.id from :DISPATCH_POLICY_SCHEMA._removable(p_ids, null, p_policy, p_partition) r where r.id = any(v_ids));
-  removed := :DISPATCH_POLICY_SCHEMA._remove_staged(v_ids, p_by, p_reason);
+    select r.id from _removable(p_ids, null, p_policy, p_partition) r where r.id = any(v_ids));
+  removed := _remove_staged(v_ids, p_by, p_reason);
 end
 $$;

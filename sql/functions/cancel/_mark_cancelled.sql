@@ -9,13 +9,13 @@
 --   known     they run, and a cancel before has marked them
 --   missed    a job was released, or started anew, before its row was locked: the caller looks again
 --   is_full   there may be more than `p_max`
-create or replace function :DISPATCH_POLICY_SCHEMA._mark_cancelled(
+create or replace function _mark_cancelled(
   p_ids bigint[], p_policy text, p_partition text, p_by text, p_reason text, p_ended bigint[], p_max int,
   out told bigint[], out known bigint[], out missed boolean, out is_full boolean
 ) language plpgsql volatile as $$
 declare
   v_page bigint[] := array(
-    select c.job_id from :DISPATCH_POLICY_SCHEMA._cancellable(p_ids, p_policy, p_partition) c
+    select c.job_id from _cancellable(p_ids, p_policy, p_partition) c
     where not c.cancelled and c.job_id <> all (p_ended) order by c.job_id limit p_max);
   v_locked bigint[];
   v_new bigint[];
@@ -23,15 +23,15 @@ begin
   is_full := cardinality(v_page) = p_max;
   v_page := v_page || p_ended;
   v_locked := array(
-    select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    select f.job_id from in_flight_jobs f
     where f.job_id = any(v_page) order by f.job_id for update);
   select coalesce(array_agg(c.job_id) filter (where c.job_id = any(v_locked)), '{}'),
     coalesce(array_agg(c.job_id) filter (where c.job_id = any(v_locked) and not c.cancelled and c.runs), '{}'),
     coalesce(array_agg(c.job_id) filter (where c.cancelled and c.runs), '{}')
   into v_new, told, known
-  from :DISPATCH_POLICY_SCHEMA._cancellable(p_ids, p_policy, p_partition) c;
+  from _cancellable(p_ids, p_policy, p_partition) c;
   missed := cardinality(v_new) < cardinality(v_page);
-  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set
+  update in_flight_jobs f set
     cancelled_at = coalesce(f.cancelled_at, clock_timestamp()),
     cancelled_by = case when f.cancelled_at is null then p_by else f.cancelled_by end,
     cancel_reason = case when f.cancelled_at is null then p_reason else f.cancel_reason end,
@@ -39,8 +39,8 @@ begin
   where f.job_id = any(v_new);
   perform pg_notify('dispatch_policy', json_build_object(
     'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', p.name, 'cancelled', true)::text)
-  from :DISPATCH_POLICY_SCHEMA._private_policies p
+  from policies p
   where p.id in (
-    select f.policy_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = any(told || known));
+    select f.policy_id from in_flight_jobs f where f.job_id = any(told || known));
 end
 $$;

@@ -3,7 +3,7 @@
 --
 -- What does not fit into the window that has `p_at` in it goes in those that follow, each full at its beginning. What is too
 -- little for one more job stays unused, at most so much in each.
-create or replace function :DISPATCH_POLICY_SCHEMA._calendar_seconds(
+create or replace function _calendar_seconds(
   p_gate jsonb, p_cost_ahead float8, p_cost float8, p_at timestamptz, p_now timestamptz, out least_s float8, out most_s float8
 ) language plpgsql stable as $$
 declare
@@ -11,7 +11,7 @@ declare
   v_capacity float8 := (p_gate #>> '{limit,capacity}')::float8;
   v_cost float8 := least(p_cost, v_capacity);
   v_left float8 := greatest(v_capacity - case
-    when :DISPATCH_POLICY_SCHEMA._calendar_begins_at(v_calendar, p_at) > p_now then 0
+    when _calendar_begins_at(v_calendar, p_at) > p_now then 0
     else (p_gate ->> 'used')::float8 end, 0);
   v_usable float8 := v_capacity;
   v_usable_left float8 := v_left;
@@ -26,8 +26,8 @@ begin
   v_least := greatest(least(ceil((p_cost_ahead + v_cost - v_left) / v_capacity - 1e-9), 1e6), 0);
   v_most := greatest(least(ceil((p_cost_ahead + v_cost - v_usable_left) / v_usable - 1e-9), 1e6), 0);
   least_s := case when v_least = 0 then 0
-    else extract(epoch from :DISPATCH_POLICY_SCHEMA._calendar_ends_at(v_calendar, p_at, v_least - 1) - p_at) end;
+    else extract(epoch from _calendar_ends_at(v_calendar, p_at, v_least - 1) - p_at) end;
   most_s := 0.5 + case when v_most = 0 then 0
-    else extract(epoch from :DISPATCH_POLICY_SCHEMA._calendar_ends_at(v_calendar, p_at, v_most - 1) - p_at) end;
+    else extract(epoch from _calendar_ends_at(v_calendar, p_at, v_most - 1) - p_at) end;
 end
 $$;

@@ -3,7 +3,7 @@
 --
 -- At a steady pace the part that is left after x mean lifetimes is (1 - e^-x) / x. Newton's method goes down to x from above.
 -- Jobs from a time before only make the result longer.
-create or replace function :DISPATCH_POLICY_SCHEMA._counted_seconds(p_jobs float8, p_total float8, p_half_life float8)
+create or replace function _counted_seconds(p_jobs float8, p_total float8, p_half_life float8)
 returns float8 language plpgsql immutable as $$
 declare
   v_left float8 := p_jobs / nullif(p_total, 0);

@@ -3,9 +3,9 @@
 --
 -- It goes after all that go before, from now on, or from the end of a stop. If it is due later, it also goes after those
 -- that are due until then, from its time on. It waits for a worker slot after that.
-create or replace function :DISPATCH_POLICY_SCHEMA._estimate(
-  p_it jsonb, p_stop jsonb, p_ahead record, p_policy :DISPATCH_POLICY_SCHEMA._private_policies,
-  p_partition :DISPATCH_POLICY_SCHEMA._private_partitions, p_job :DISPATCH_POLICY_SCHEMA._private_staged_jobs,
+create or replace function _estimate(
+  p_it jsonb, p_stop jsonb, p_ahead record, p_policy policies,
+  p_partition partitions, p_job staged_jobs,
   p_now timestamptz
 ) returns jsonb language plpgsql stable as $$
 declare
@@ -13,19 +13,19 @@ declare
   v_goes_at timestamptz := greatest(
     p_now, (p_stop ->> 'until')::timestamptz, (p_partition).held_until, (p_partition).breaker_until);
   v_jobs int := p_ahead.jobs + p_ahead.later_jobs;
-  v_why text := :DISPATCH_POLICY_SCHEMA._no_estimate(p_it, p_stop, p_policy, p_partition, p_job, v_jobs = 0, p_now);
+  v_why text := _no_estimate(p_it, p_stop, p_policy, p_partition, p_job, v_jobs = 0, p_now);
   v_wait record;
   v_then record;
   v_until_s float8;
   v_basis text;
-  v_lag float8 := :DISPATCH_POLICY_SCHEMA._start_lag(p_policy, (p_job).task_identifier, p_now);
+  v_lag float8 := _start_lag(p_policy, (p_job).task_identifier, p_now);
   v_until timestamptz;
   v_changes_at timestamptz;
 begin
   if v_why is null then
-    v_wait := :DISPATCH_POLICY_SCHEMA._wait_seconds(p_it, p_policy, p_partition, (p_job).cost, v_jobs,
+    v_wait := _wait_seconds(p_it, p_policy, p_partition, (p_job).cost, v_jobs,
       p_ahead.cost + p_ahead.later_cost, p_ahead.busy_since, v_goes_at, p_now);
-    v_then := :DISPATCH_POLICY_SCHEMA._wait_seconds(p_it, p_policy, p_partition, (p_job).cost, p_ahead.later_jobs,
+    v_then := _wait_seconds(p_it, p_policy, p_partition, (p_job).cost, p_ahead.later_jobs,
       p_ahead.later_cost, p_ahead.busy_since, greatest(v_goes_at, (p_job).run_at), p_now);
     v_why := coalesce(v_wait.why, v_then.why);
   end if;
@@ -49,7 +49,7 @@ begin
     return jsonb_build_object('estimate', null, 'no_estimate', 'it may take longer than a year');
   end if;
   v_until := v_goes_at + make_interval(secs => v_until_s);
-  v_changes_at := :DISPATCH_POLICY_SCHEMA._limit_changes_at(
+  v_changes_at := _limit_changes_at(
     (p_policy).id, (p_partition).context, p_it -> 'gates', p_now);
   if v_changes_at < v_until then
     return jsonb_build_object('estimate', null, 'no_estimate', 'a limit changes at ' || date_trunc('second', v_changes_at));

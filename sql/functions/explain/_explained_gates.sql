@@ -5,8 +5,8 @@
 --   set_by    the override in force, with who set it and for what (`key`, or `where`, the context; neither: every key), and whether it is a `hold`; null: the numbers are the policy's, or of the job's context (`source`)
 --   kept_for  the partition for which a slot is reserved
 --   would_lack  of a shadow gate: whether it would have no room; null: the gate is real. A shadow gate lacks nothing
-create or replace function :DISPATCH_POLICY_SCHEMA._explained_gates(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition :DISPATCH_POLICY_SCHEMA._private_partitions,
+create or replace function _explained_gates(
+  p_policy policies, p_partition partitions,
   p_cost float8, p_now timestamptz
 ) returns jsonb language plpgsql stable as $$
 begin
@@ -29,29 +29,29 @@ begin
       'free', case when n.rate <= 0 then 0 when k.tokens is not null then greatest(k.tokens, 0)
         when n.cap is not null then coalesce(n.shadow_slots, n.slots) end,
       'shadow', k.is_shadow,
-      'would_lack', case when k.is_shadow then coalesce((p_policy).enabled and :DISPATCH_POLICY_SCHEMA._lacks_room(
+      'would_lack', case when k.is_shadow then coalesce((p_policy).enabled and _lacks_room(
         n.shadow_slots, null, n.shadow_tokens, n.capacity, n.rate, (p_partition).id, p_cost), false) end,
       'lacks', k.lacks,
       'reason', case when k.lacks then k.reason end,
       'next_at', case when not k.lacks then null
-        when k.reason in ('rate_zero', 'max_zero') then :DISPATCH_POLICY_SCHEMA._zero_until(n.id, p_now)
-        when n.tokens is not null then :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar, p_cost, p_now) end,
-      'kept_for', (select r.key from :DISPATCH_POLICY_SCHEMA._private_partitions r where r.id = n.reserved_for),
-      'holders', case when n.tokens is null and k.lacks then :DISPATCH_POLICY_SCHEMA._holders(n.id) else '[]' end
+        when k.reason in ('rate_zero', 'max_zero') then _zero_until(n.id, p_now)
+        when n.tokens is not null then _throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar, p_cost, p_now) end,
+      'kept_for', (select r.key from partitions r where r.id = n.reserved_for),
+      'holders', case when n.tokens is null and k.lacks then _holders(n.id) else '[]' end
     ) order by u.ord), '[]')
     from unnest((p_partition).limiter_ids) with ordinality u (id, ord)
-    join :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, (p_partition).limiter_ids, p_now, true) n on n.id = u.id
+    join _rooms_of((p_policy).id, (p_partition).limiter_ids, p_now, true) n on n.id = u.id
     left join lateral (
       select x.value as gate from jsonb_array_elements((p_policy).definition -> 'gates') x
       where x.value ->> 'name' = n.gate
     ) d on true
-    left join :DISPATCH_POLICY_SCHEMA._private_overrides o on o.id = :DISPATCH_POLICY_SCHEMA._override_id_at(
+    left join overrides o on o.id = _override_id_at(
       (p_policy).id, n.gate, n.scope_key, case when n.breadth = 0 then (p_partition).context end, p_now, p_now)
     cross join lateral (
       -- nobody asks the gates of a policy that is switched off
-      select coalesce((p_policy).enabled and :DISPATCH_POLICY_SCHEMA._lacks_room(
+      select coalesce((p_policy).enabled and _lacks_room(
           n.slots, n.reserved_for, n.tokens, n.capacity, n.rate, (p_partition).id, p_cost), false) as lacks,
-        :DISPATCH_POLICY_SCHEMA._lack_reason(n.kind, n.tokens, n.rate, coalesce(n.share, n.cap)) as reason,
+        _lack_reason(n.kind, n.tokens, n.rate, coalesce(n.share, n.cap)) as reason,
         coalesce(n.tokens, n.shadow_tokens) as tokens, n.shadow_tokens is not null or n.shadow_slots is not null as is_shadow
     ) k);
 end

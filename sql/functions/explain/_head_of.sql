@@ -1,9 +1,9 @@
 -- The job of a partition that goes next: the one that it waits for in strict order, else the first that is due. Null: none is.
-create or replace function :DISPATCH_POLICY_SCHEMA._head_of(p_partition_id uuid) returns bigint
+create or replace function _head_of(p_partition_id uuid) returns bigint
 language sql stable as $$
   select coalesce(
-    (select h.id from :DISPATCH_POLICY_SCHEMA._waiting_heads(array[p_partition_id]) h
-      join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = p_partition_id
-      join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id and p.job_order = 'strict'),
-    (select n.id from :DISPATCH_POLICY_SCHEMA._next_in_order(p_partition_id, 1) n));
+    (select h.id from _waiting_heads(array[p_partition_id]) h
+      join partitions q on q.id = p_partition_id
+      join policies p on p.id = q.policy_id and p.job_order = 'strict'),
+    (select n.id from _next_in_order(p_partition_id, 1) n));
 $$;

@@ -1,6 +1,6 @@
 -- A length of time in words, with its largest unit: "12 min".
-create or replace function :DISPATCH_POLICY_SCHEMA._in_words(p_seconds float8)
-returns text language sql immutable as $$
+create or replace function _in_words(p_seconds float8)
+returns text language sql stable as $$
   select case
     when p_seconds < 1 then round(greatest(p_seconds, 0) * 1000) || ' ms'
     when p_seconds < 120 then round(p_seconds) || ' s'

@@ -1,8 +1,8 @@
 -- Why nobody can say when a job starts, whatever the pace, in words. Null: nothing forbids an estimate. `p_it` is what
 -- _explained_wait says of the job, `p_stop` what stops its partition, and `p_first` whether none of its partition goes before.
-create or replace function :DISPATCH_POLICY_SCHEMA._no_estimate(
-  p_it jsonb, p_stop jsonb, p_policy :DISPATCH_POLICY_SCHEMA._private_policies,
-  p_partition :DISPATCH_POLICY_SCHEMA._private_partitions, p_job :DISPATCH_POLICY_SCHEMA._private_staged_jobs,
+create or replace function _no_estimate(
+  p_it jsonb, p_stop jsonb, p_policy policies,
+  p_partition partitions, p_job staged_jobs,
   p_first boolean, p_now timestamptz
 ) returns text language plpgsql stable as $$
 begin

@@ -9,19 +9,19 @@
 --
 -- The first jobs of a cap go at once, and fill its slots. That says nothing of how fast slots come free. So the jobs that
 -- still have theirs do not count for the pace at least. `p_filled` is how many of the counted these are, 0 without a cap.
-create or replace function :DISPATCH_POLICY_SCHEMA._own_pace(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition :DISPATCH_POLICY_SCHEMA._private_partitions,
+create or replace function _own_pace(
+  p_policy policies, p_partition partitions,
   p_busy_since timestamptz, p_filled float8, p_now timestamptz, out jobs float8, out evidence float8, out least_per_s float8, out most_per_s float8
 ) language plpgsql stable as $$
 declare
   v_half_life float8 := (p_policy).half_life;
-  v_work float8 := :DISPATCH_POLICY_SCHEMA._work_of(p_policy, (p_partition).mean_work);
-  v_jobs float8 := :DISPATCH_POLICY_SCHEMA._decayed(
+  v_work float8 := _work_of(p_policy, (p_partition).mean_work);
+  v_jobs float8 := _decayed(
     (p_partition).decayed_admits, (p_partition).decayed_at, v_half_life, p_now) / coalesce(v_work, 1);
   v_busy float8 := least(
     greatest(extract(epoch from p_now - coalesce(p_busy_since, p_now))::float8, 0),
     case when v_work is null then
-      :DISPATCH_POLICY_SCHEMA._counted_seconds(v_jobs, (p_partition).admitted_total, v_half_life) end);
+      _counted_seconds(v_jobs, (p_partition).admitted_total, v_half_life) end);
   v_left float8 := exp(-least(v_busy * ln(2) / v_half_life, 500)); -- of a job that was admitted when it became busy
   v_counted float8; -- by how much a pace of one job a second since then raises the count, less what it leaves to those before
 begin

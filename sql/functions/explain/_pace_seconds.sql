@@ -3,7 +3,7 @@
 --
 -- The starts ahead, and the count behind the pace, are taken for as noisy as random arrivals. 1.75 deviations to each side
 -- are some 92 % of a normal distribution. Jobs of one partition share their luck, so of 200 estimates fewer may be right.
-create or replace function :DISPATCH_POLICY_SCHEMA._pace_seconds(
+create or replace function _pace_seconds(
   p_jobs int, p_jobs_most int, p_least_per_s float8, p_most_per_s float8, p_evidence float8,
   out least_s float8, out most_s float8
 ) language plpgsql immutable as $$

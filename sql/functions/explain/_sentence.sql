@@ -1,24 +1,24 @@
 -- An explanation in words, for somebody who does not know this package. See `explain` for its parts.
-create or replace function :DISPATCH_POLICY_SCHEMA._sentence(p_it jsonb, p_now timestamptz)
+create or replace function _sentence(p_it jsonb, p_now timestamptz)
 returns text language plpgsql stable as $$
 declare
   v_gate jsonb := (select g from jsonb_array_elements(p_it -> 'gates') g where g ->> 'gate' = p_it ->> 'gate');
   v_oldest jsonb := v_gate -> 'holders' -> 0;
   v_of text := 'gate "' || (p_it ->> 'gate') || '"' || coalesce(' of ' || (v_gate ->> 'key'), '');
-  v_until text := coalesce(' until ' || :DISPATCH_POLICY_SCHEMA._to_the_second(p_it #>> '{stop,until}'), '');
+  v_until text := coalesce(' until ' || _to_the_second(p_it #>> '{stop,until}'), '');
   v_because text := coalesce(' by ' || (p_it #>> '{stop,by}'), '') || coalesce(' (' || (p_it #>> '{stop,reason}') || ')', '');
   v_besides text := case p_it #>> '{stop,besides,kind}'
     when 'breaker' then '. Its breaker is open besides'
     when 'hold' then '. It is on hold besides' || coalesce(' by ' || (p_it #>> '{stop,besides,by}'), '') end
     || coalesce(' (' || (p_it #>> '{stop,besides,reason}') || ')', '')
-    || ', until ' || :DISPATCH_POLICY_SCHEMA._to_the_second(p_it #>> '{stop,besides,until}');
+    || ', until ' || _to_the_second(p_it #>> '{stop,besides,until}');
   v_cancelled text := coalesce(p_it #>> '{cancelled,by}', 'Somebody') || ' cancelled it '
-    || :DISPATCH_POLICY_SCHEMA._in_words(extract(epoch from p_now - (p_it #>> '{cancelled,at}')::timestamptz)::float8) || ' ago'
+    || _in_words(extract(epoch from p_now - (p_it #>> '{cancelled,at}')::timestamptz)::float8) || ' ago'
     || coalesce(' (' || (p_it #>> '{cancelled,reason}') || ')', '');
   v_why text;
   v_more text := '';
 begin
-  v_why := :DISPATCH_POLICY_SCHEMA._state_in_words(p_it, p_now);
+  v_why := _state_in_words(p_it, p_now);
   if v_why is not null then
     return v_why || '.' || coalesce(' ' || v_cancelled || case p_it ->> 'state'
       when 'running' then '. Its run was told to end.'
@@ -27,23 +27,23 @@ begin
   v_why := case when p_it ->> 'reason' in ('rate_zero', 'max_zero') and v_gate #>> '{set_by,hold}' = 'true'
     then 'G' || substr(v_of, 2) || ' is on hold' || coalesce(' by ' || (v_gate #>> '{set_by,by}'), '')
       || coalesce(' (' || (v_gate #>> '{set_by,reason}') || ')', '') || ' until '
-        || :DISPATCH_POLICY_SCHEMA._to_the_second(v_gate #>> '{set_by,until}')
+        || _to_the_second(v_gate #>> '{set_by,until}')
     else case p_it ->> 'reason'
     when 'waiting_key' then 'A process that has the policy must work out its partition first'
     when 'set_aside' then 'It was refused, and is tried again at ' || coalesce(
-        :DISPATCH_POLICY_SCHEMA._to_the_second(p_it ->> 'next_at'), 'a later time') || ': '
+        _to_the_second(p_it ->> 'next_at'), 'a later time') || ': '
       || coalesce(p_it ->> 'error', 'its row was locked')
-    when 'not_due' then 'It is due at ' || :DISPATCH_POLICY_SCHEMA._to_the_second(p_it ->> 'next_at')
+    when 'not_due' then 'It is due at ' || _to_the_second(p_it ->> 'next_at')
     when 'paused' then 'The ' || (p_it #>> '{stop,what}') || ' was paused' || v_because || v_until
     when 'held' then 'The partition is on hold' || v_because || v_until || coalesce(v_besides, '')
     when 'breaker_open' then 'The breaker has stopped the partition, because its jobs kept failing,' || v_until || coalesce(v_besides, '')
     when 'probing' then 'After a hold one job went first, and the others wait for its end'
     when 'strict_order' then 'The policy keeps strict order: the partition waits for a job that failed or was refused, which is '
-      || 'tried again at ' || coalesce(:DISPATCH_POLICY_SCHEMA._to_the_second(p_it ->> 'next_at'), 'a later time')
+      || 'tried again at ' || coalesce(_to_the_second(p_it ->> 'next_at'), 'a later time')
     when 'throttle_empty' then 'It waits for tokens of ' || v_of || ': ' || round((v_gate ->> 'free')::numeric, 2) || ' of '
       || round((v_gate #>> '{limit,capacity}')::numeric, 2)
-      || coalesce(' per ' || :DISPATCH_POLICY_SCHEMA._calendar_in_words(v_gate #>> '{limit,calendar}'), '') || ' are left' || coalesce(
-        ', enough in ' || :DISPATCH_POLICY_SCHEMA._in_words(
+      || coalesce(' per ' || _calendar_in_words(v_gate #>> '{limit,calendar}'), '') || ' are left' || coalesce(
+        ', enough in ' || _in_words(
           extract(epoch from (p_it ->> 'next_at')::timestamptz - p_now)::float8), '')
     when 'rate_zero' then 'The rate of ' || v_of || ' is 0: nothing goes until somebody raises it'
     when 'max_zero' then 'The limit of ' || v_of || ' is 0: nothing goes until somebody raises it'
@@ -52,8 +52,8 @@ begin
     when 'batch' then 'The last pass admitted as many jobs of the partition as its batch allows. The next pass goes on'
     else case
       when v_gate is not null then 'It waits for ' || v_of || ': ' || (v_gate ->> 'used') || ' of '
-        || (v_gate #>> '{limit,max}') || ' are in flight' || :DISPATCH_POLICY_SCHEMA._shares_in_words(v_gate -> 'limit') || coalesce(
-          ', the oldest for ' || :DISPATCH_POLICY_SCHEMA._in_words(
+        || (v_gate #>> '{limit,max}') || ' are in flight' || _shares_in_words(v_gate -> 'limit') || coalesce(
+          ', the oldest for ' || _in_words(
             extract(epoch from p_now - (v_oldest ->> 'admitted_at')::timestamptz)::float8)
           || ' (job ' || (v_oldest ->> 'job_id') || ')', '')
       when (p_it #>> '{place,jobs_before}')::int > 0 then 'Its gates let the next job of its partition go'
@@ -65,14 +65,14 @@ begin
       || coalesce(' (' || (v_gate #>> '{set_by,reason}') || ')', '')
       || case when v_gate #> '{set_by,where}' <> 'null' then ' for partitions with ' || (v_gate #>> '{set_by,where}')
         when v_gate #> '{set_by,key}' = 'null' and v_gate ->> 'scope' <> 'policy' then ' for every key' else '' end
-      || coalesce(' until ' || :DISPATCH_POLICY_SCHEMA._to_the_second(v_gate #>> '{set_by,until}'), '');
+      || coalesce(' until ' || _to_the_second(v_gate #>> '{set_by,until}'), '');
   end if;
   if (p_it #>> '{place,jobs_before}')::int > 0 then
     v_more := v_more || '. ' || case when (p_it #>> '{place,jobs_before}')::int = 1 then '1 job of its partition goes'
       else (p_it #>> '{place,jobs_before}') || ' jobs of its partition go' end || ' before it';
   end if;
   if p_it -> 'estimate' <> 'null' then
-    v_more := v_more || '. Expected to start in ' || :DISPATCH_POLICY_SCHEMA._interval_in_words(
+    v_more := v_more || '. Expected to start in ' || _interval_in_words(
       extract(epoch from (p_it #>> '{estimate,from}')::timestamptz - p_now)::float8,
       extract(epoch from (p_it #>> '{estimate,until}')::timestamptz - p_now)::float8);
   end if;

@@ -1,5 +1,5 @@
 -- What an explanation says of a job that does not wait, in words. Null: it waits.
-create or replace function :DISPATCH_POLICY_SCHEMA._state_in_words(p_it jsonb, p_now timestamptz)
+create or replace function _state_in_words(p_it jsonb, p_now timestamptz)
 returns text language plpgsql stable as $$
 begin
   return case p_it ->> 'state'
@@ -10,10 +10,10 @@ begin
     when 'idle' then 'No job of the partition waits'
     when 'failed' then 'It has failed for good, after ' || (p_it ->> 'attempts')
       || case p_it ->> 'attempts' when '1' then ' attempt: ' else ' attempts: ' end || coalesce(p_it ->> 'error', 'no error was recorded')
-    when 'running' then 'It has run for ' || :DISPATCH_POLICY_SCHEMA._in_words(
+    when 'running' then 'It has run for ' || _in_words(
       extract(epoch from p_now - (p_it ->> 'started_at')::timestamptz)::float8)
     when 'admitted' then 'It was admitted, and a worker fetches it next'
-    when 'ended' then :DISPATCH_POLICY_SCHEMA._ended_in_words(p_it -> 'history')
+    when 'ended' then _ended_in_words(p_it -> 'history')
     when 'plain' then 'It is a job of Graphile Worker that no policy holds back'
   end;
 end

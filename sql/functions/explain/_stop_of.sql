@@ -1,7 +1,7 @@
 -- What stops a partition now, as json. `reason` is paused, held or breaker_open. `until` is when that ends, null if no time
 -- ends it. `stop` says who did it, and why; `besides` is the hold or the breaker that ends before the other. Null: nothing
 -- stops it.
-create or replace function :DISPATCH_POLICY_SCHEMA._stop_of(p_partition :DISPATCH_POLICY_SCHEMA._private_partitions)
+create or replace function _stop_of(p_partition partitions)
 returns jsonb language sql stable as $$
   select jsonb_build_object('reason', s.reason, 'until', u.until, 'stop', jsonb_build_object(
     'what', case when s.of_policy then 'policy' else 'partition' end,
@@ -11,9 +11,9 @@ returns jsonb language sql stable as $$
     'until', u.until, 'besides', b.besides))
   from (
     select p.*, p.paused_until > clock_timestamp() as of_policy,
-      :DISPATCH_POLICY_SCHEMA._shown_reason(p.paused_until, (p_partition).paused_until, (p_partition).held_until,
+      _shown_reason(p.paused_until, (p_partition).paused_until, (p_partition).held_until,
         (p_partition).breaker_until, null) as reason
-    from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = (p_partition).policy_id
+    from policies p where p.id = (p_partition).policy_id
   ) s
   cross join lateral (
     select case s.reason when 'paused' then greatest(s.paused_until, (p_partition).paused_until)

@@ -4,7 +4,7 @@
 -- If nothing is spent before, the gate's `next_at` is exact. A job that costs more than the bucket's capacity waits for a full
 -- one, and leaves a debt. A window gives its tokens back as unevenly as they were spent, a 64th of it late. What is too little
 -- for one more job stays unused.
-create or replace function :DISPATCH_POLICY_SCHEMA._throttle_seconds(
+create or replace function _throttle_seconds(
   p_gate jsonb, p_cost_ahead float8, p_cost float8, p_at timestamptz, p_now timestamptz, out least_s float8, out most_s float8
 ) language plpgsql stable as $$
 declare
@@ -21,7 +21,7 @@ begin
     most_s := least_s + 0.5;
   elsif p_gate #>> '{limit,calendar}' is not null then
     select c.least_s, c.most_s into least_s, most_s
-    from :DISPATCH_POLICY_SCHEMA._calendar_seconds(p_gate, p_cost_ahead, p_cost, p_at, p_now) c;
+    from _calendar_seconds(p_gate, p_cost_ahead, p_cost, p_at, p_now) c;
   elsif (p_gate #>> '{limit,sliding}')::boolean then
     v_used := case when v_after >= v_per then 0 else v_used end;
     if v_cost > 0 then

@@ -8,8 +8,8 @@
 --
 -- While the job's own throttle is what it waits for, the time is nearly exact, and the pace is that of the throttle. If the
 -- partition was slower, something behind the throttle was, or nobody had jobs: then the time may be that of the pace.
-create or replace function :DISPATCH_POLICY_SCHEMA._wait_seconds(
-  p_it jsonb, p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition :DISPATCH_POLICY_SCHEMA._private_partitions,
+create or replace function _wait_seconds(
+  p_it jsonb, p_policy policies, p_partition partitions,
   p_cost float8, p_jobs int, p_cost_ahead float8, p_busy_since timestamptz, p_at timestamptz, p_now timestamptz,
   out least_s float8, out most_s float8, out basis text, out why text
 ) language plpgsql stable as $$
@@ -26,8 +26,8 @@ begin
   select max(l.least_s) as least_s, max(m.most_s) filter (where g ->> 'scope' = 'partition') as most_s,
     coalesce(bool_or(g ->> 'scope' = 'partition' and g ->> 'gate' = p_it ->> 'gate'), false) as lacks
   into v_throttle from jsonb_array_elements(p_it -> 'gates') g
-  cross join lateral :DISPATCH_POLICY_SCHEMA._throttle_seconds(g, p_cost_ahead, p_cost, p_at, p_now) l
-  cross join lateral :DISPATCH_POLICY_SCHEMA._throttle_seconds(
+  cross join lateral _throttle_seconds(g, p_cost_ahead, p_cost, p_at, p_now) l
+  cross join lateral _throttle_seconds(
     g, p_cost_ahead * v_most / greatest(p_jobs, 1), p_cost, p_at, p_now) m
   where (p_policy).enabled and g #>> '{limit,rate}' is not null;
   -- a token for the next job is often there, although the tokens keep back those behind it
@@ -48,10 +48,10 @@ begin
     select from jsonb_array_elements(p_it -> 'gates') g
     where (g ->> 'lacks')::boolean and g #>> '{limit,rate}' is null
   ) then
-    v_filled := :DISPATCH_POLICY_SCHEMA._filled((p_partition).id, (p_policy).half_life, p_now);
+    v_filled := _filled((p_partition).id, (p_policy).half_life, p_now);
   end if;
-  v_pace := :DISPATCH_POLICY_SCHEMA._own_pace(p_policy, p_partition, p_busy_since, v_filled, p_now);
-  v_by_pace := :DISPATCH_POLICY_SCHEMA._pace_seconds(   -- nulls without a pace
+  v_pace := _own_pace(p_policy, p_partition, p_busy_since, v_filled, p_now);
+  v_by_pace := _pace_seconds(   -- nulls without a pace
     p_jobs + 1, v_most + 1, v_pace.least_per_s, v_pace.most_per_s, v_pace.evidence);
   if v_by_tokens then
     if v_by_pace.least_s > most_s then

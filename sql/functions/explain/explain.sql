@@ -23,12 +23,12 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.explain(
   id bigint default null, policy text default null, partition text default null
 ) returns jsonb language plpgsql stable
-security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_it jsonb;
-  v_job :DISPATCH_POLICY_SCHEMA._private_staged_jobs;
-  v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
+  v_job staged_jobs;
+  v_partition partitions;
   v_partition_id uuid;
   v_stop jsonb;
   v_history jsonb;
@@ -40,13 +40,13 @@ begin
       coalesce(quote_literal(explain.partition), 'null') using errcode = 'DPARG';
   end if;
   if explain.id is not null then
-    select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    select s.* into v_job from staged_jobs s
     where s.id = explain.id or s.parked_job_id = explain.id limit 1;
-    v_history := :DISPATCH_POLICY_SCHEMA._history_of(explain.id);
+    v_history := _history_of(explain.id);
     if v_job.id is null then
-      v_it := :DISPATCH_POLICY_SCHEMA._explained_run(explain.id);
+      v_it := _explained_run(explain.id);
       if v_it ->> 'state' = 'unknown' and coalesce(v_history ->> 'outcome', 'failed') = 'failed' then
-        v_it := coalesce(:DISPATCH_POLICY_SCHEMA._explained_failure(explain.id), v_it);
+        v_it := coalesce(_explained_failure(explain.id), v_it);
       end if;
       if v_it ->> 'state' = 'unknown' and v_history ->> 'outcome' is not null then
         v_it := '{"state": "ended"}' || (
@@ -54,28 +54,28 @@ begin
           where e.key in ('id', 'job_id', 'policy', 'partition', 'task_identifier', 'attempts', 'error', 'started_at'));
       end if;
     end if;
-    select q.* into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_job.partition_id;
+    select q.* into v_partition from partitions q where q.id = v_job.partition_id;
   else
-    v_partition_id := :DISPATCH_POLICY_SCHEMA._partition_id(
-      (:DISPATCH_POLICY_SCHEMA._policy(explain.policy)).name, explain.partition);
-    select q.* into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_partition_id;
+    v_partition_id := _partition_id(
+      (_policy(explain.policy)).name, explain.partition);
+    select q.* into v_partition from partitions q where q.id = v_partition_id;
     -- before the router has made a partition, its jobs are there already
-    select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id = :DISPATCH_POLICY_SCHEMA._head_of(v_partition_id);
+    select s.* into v_job from staged_jobs s
+    where s.id = _head_of(v_partition_id);
     if v_job.id is null then
-      select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      select s.* into v_job from staged_jobs s
       where s.partition_id = v_partition_id and not s.due order by coalesce(s.retry_at, s.run_at) limit 1;
     end if;
     if v_partition.id is null and v_job.id is null then
       v_it := '{"state": "unknown"}';
     elsif v_job.id is null then
-      v_stop := :DISPATCH_POLICY_SCHEMA._stop_of(v_partition);
+      v_stop := _stop_of(v_partition);
       v_it := jsonb_build_object('state', 'idle', 'reason', v_stop -> 'reason', 'stop', v_stop -> 'stop');
     end if;
     v_it := jsonb_build_object('policy', explain.policy, 'partition', explain.partition) || v_it;
   end if;
   if v_it is null then
-    v_it := :DISPATCH_POLICY_SCHEMA._explained_wait(v_job, v_partition, explain.id is null, v_now);
+    v_it := _explained_wait(v_job, v_partition, explain.id is null, v_now);
     if explain.id is null then
       v_it := v_it || '{"state": "waiting"}';
     end if;
@@ -84,11 +84,11 @@ begin
     'place', null, 'estimate', null, 'no_estimate', null, 'partition_id', v_partition.id, 'history', v_history) || v_it;
   if explain.id is not null then
     v_it := v_it || jsonb_build_object('trace_id', coalesce(
-      v_it ->> 'trace_id', :DISPATCH_POLICY_SCHEMA._trace_id_of(v_job.traceparent), v_history ->> 'trace_id'));
-    v_groups := :DISPATCH_POLICY_SCHEMA._groups_of((v_it ->> 'id')::bigint, (v_it ->> 'job_id')::bigint);
+      v_it ->> 'trace_id', _trace_id_of(v_job.traceparent), v_history ->> 'trace_id'));
+    v_groups := _groups_of((v_it ->> 'id')::bigint, (v_it ->> 'job_id')::bigint);
   end if;
-  return v_it || jsonb_build_object('sentence', :DISPATCH_POLICY_SCHEMA._sentence(v_it, v_now)
-      || coalesce(:DISPATCH_POLICY_SCHEMA._groups_in_words(v_groups), ''))
+  return v_it || jsonb_build_object('sentence', _sentence(v_it, v_now)
+      || coalesce(_groups_in_words(v_groups), ''))
     || case when v_groups is null then '{}' else jsonb_build_object('groups', v_groups) end;
 end
 $$;

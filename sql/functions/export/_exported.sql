@@ -1,9 +1,9 @@
 -- These staged jobs with their payloads, in the order of their ids: one _portion of them.
-create or replace function :DISPATCH_POLICY_SCHEMA._exported(p_ids bigint[])
+create or replace function _exported(p_ids bigint[])
 returns setof :DISPATCH_POLICY_SCHEMA.exported_job language plpgsql volatile as $$
 declare
-  v_parked :DISPATCH_POLICY_SCHEMA.db_job[] := :DISPATCH_POLICY_SCHEMA._parked_rows(array(
-    select s.parked_job_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+  v_parked :DISPATCH_POLICY_SCHEMA.db_job[] := _parked_rows(array(
+    select s.parked_job_id from staged_jobs s
     where s.id = any(p_ids) and s.parked_job_id is not null));
 begin
   return query
@@ -18,20 +18,20 @@ begin
       coalesce(s.job_key, x.key) as job_key,
       nullif(array(
         select f from unnest(coalesce(s.flags, array(select jsonb_object_keys(x.flags)))) f
-        where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)), '{}') as flags,
+        where not _is_own_flag(f)), '{}') as flags,
       coalesce(x.attempts, 0) as attempts, x.last_error,
       sum(octet_length(coalesce(x.payload, s.payload)::text) + coalesce(octet_length(x.last_error), 0))
         over (order by s.id rows between unbounded preceding and 1 preceding) as bytes_before,
       coalesce(bool_or(x.payload is null) filter (where x.id is not null) over (order by s.id), false) as is_behind
-    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    from staged_jobs s
     left join unnest(v_parked) x on x.id = s.parked_job_id
     left join lateral (   -- one look at the index for each, as in _hand_over
       select y.queue_name from :GRAPHILE_WORKER_SCHEMA.jobs y where y.id = s.parked_job_id limit 1) g on true
     where s.id = any(p_ids)
   ) j
-  left join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(j.partition_id) k on true
-  left join :DISPATCH_POLICY_SCHEMA._private_keyless_jobs w on w.staged_id = j.id
-  where :DISPATCH_POLICY_SCHEMA._portion(j.bytes_before) = 0 and not j.is_behind
+  left join lateral _policy_and_key_of(j.partition_id) k on true
+  left join keyless_jobs w on w.staged_id = j.id
+  where _portion(j.bytes_before) = 0 and not j.is_behind
   order by j.id;
 end
 $$;

@@ -1,5 +1,5 @@
 -- cap = max(current, min), never above max. If nothing is in flight, the cap is at least initial_max: the safety valve.
-create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_cap(
+create or replace function _adaptive_cap(
   current_max int, min int, max int, initial_max int, in_flight int
 ) returns int language sql immutable as $$
   select least(

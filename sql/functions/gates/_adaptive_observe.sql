@@ -9,10 +9,10 @@
 --
 -- A lag that is unknown or impossible leaves the average as it is. A tiny average becomes 0, because PostgreSQL raises an
 -- error if a product underflows. After 1,075 lags of 0 no release succeeded any more.
-create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_observe(
-  limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
+create or replace function _adaptive_observe(
+  limiter limiters,
   lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
-) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql immutable as $$
+) returns limiters language plpgsql immutable as $$
 declare
   v_current int := coalesce(limiter.current_max, (limiter.numbers).initial_max);
   v_new_round boolean := (limiter.decreased_at < admitted_at or limiter.decreased_at > now + interval '1 second') is not false;

@@ -4,7 +4,7 @@
 -- A minute and an hour are lengths of time. A day begins at midnight of the zone's clocks, so it may have 23 or 25 hours. If
 -- clocks skip midnight, it begins when they do. If they show midnight twice, it begins with the second one, and the hour
 -- before belongs to the day before.
-create or replace function :DISPATCH_POLICY_SCHEMA._calendar_begins_at(calendar text, at timestamptz)
+create or replace function _calendar_begins_at(calendar text, at timestamptz)
 returns timestamptz language plpgsql stable as $$
 declare
   v_unit text := split_part(calendar, ' ', 1);

@@ -3,7 +3,7 @@
 --
 -- `capacity` infinite: only tokens count, for jobs that go behind another one. It is an expression, so that PostgreSQL
 -- inlines it.
-create or replace function :DISPATCH_POLICY_SCHEMA._lets_through(tokens float8, capacity float8, cost float8)
+create or replace function _lets_through(tokens float8, capacity float8, cost float8)
 returns boolean language sql immutable as $$
-  select :DISPATCH_POLICY_SCHEMA._is_full(tokens, least(cost, capacity));
+  select _is_full(tokens, least(cost, capacity));
 $$;

@@ -4,10 +4,10 @@
 -- The danger: the job would go to the same full pool again at once, and again. The cure: until `local_until` no more may be
 -- in flight than were after it came back. Then one more may, and with each `local_delay` twice as many more. So a pool with
 -- room gets its jobs soon, however many they are, and a full one sends back few.
-create or replace function :DISPATCH_POLICY_SCHEMA._local_cap(
-  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz
+create or replace function _local_cap(
+  limiter limiters, now timestamptz
 ) returns bigint language sql stable as $$
   select case when limiter.local_until <= now + interval '2 seconds' then limiter.local_cap::bigint + case
     when now < limiter.local_until then 0
-    else power(2, least(:DISPATCH_POLICY_SCHEMA._local_steps(limiter, now), 31)) end::bigint end;
+    else power(2, least(_local_steps(limiter, now), 31)) end::bigint end;
 $$;

@@ -1,9 +1,9 @@
 -- When the cap of _local_cap rises next.
-create or replace function :DISPATCH_POLICY_SCHEMA._local_rises_at(
-  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz
+create or replace function _local_rises_at(
+  limiter limiters, now timestamptz
 ) returns timestamptz language sql stable as $$
   select case when now < limiter.local_until then limiter.local_until
     -- a microsecond later than the sum, which is rounded: else the router would look just before it rises
     else limiter.local_until + make_interval(
-      secs => (:DISPATCH_POLICY_SCHEMA._local_steps(limiter, now) + 1) * limiter.local_delay + 0.000001) end;
+      secs => (_local_steps(limiter, now) + 1) * limiter.local_delay + 0.000001) end;
 $$;

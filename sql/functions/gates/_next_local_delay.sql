@@ -3,8 +3,8 @@
 -- is half as long.
 --
 -- The limiter has counted the job that came back as released.
-create or replace function :DISPATCH_POLICY_SCHEMA._next_local_delay(
-  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz
+create or replace function _next_local_delay(
+  limiter limiters, now timestamptz
 ) returns float8 language sql stable as $$
   select case
     when limiter.local_until + make_interval(secs => 10 * limiter.local_delay) >= now

@@ -10,11 +10,11 @@
 -- of cost 1 draws 1. That makes 1 + k + rate / per jobs at most, rounded down. With k < 1 this is one more than rate /
 -- per, rounded up. (So it is for a time of any length and what the bucket gains in it.) Two jobs are at least
 -- (1 - k) * per / rate apart.
-create or replace function :DISPATCH_POLICY_SCHEMA._throttle_tokens(
-  tokens float8, refilled_at timestamptz, numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers, now timestamptz
+create or replace function _throttle_tokens(
+  tokens float8, refilled_at timestamptz, numbers gate_numbers, now timestamptz
 ) returns float8 language sql immutable as $$
   select least(
-    :DISPATCH_POLICY_SCHEMA._throttle_capacity(numbers)
+    _throttle_capacity(numbers)
       + case when (numbers).smooth and (numbers).burst = 1
         then least(greatest((numbers).rate, 0) / (numbers).per * 0.25, 0.9) else 0 end,
     tokens + greatest(extract(epoch from now - refilled_at)::float8, 0) * greatest((numbers).rate, 0) / (numbers).per

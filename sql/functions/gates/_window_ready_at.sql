@@ -1,11 +1,11 @@
 -- When enough has left the window for `cost`, or everything if the cost is more than the capacity: by the rule of
 -- _lets_through.
-create or replace function :DISPATCH_POLICY_SCHEMA._window_ready_at(
-  spent :DISPATCH_POLICY_SCHEMA._private_spending[], seconds float8, capacity float8, cost float8, now timestamptz
+create or replace function _window_ready_at(
+  spent spending[], seconds float8, capacity float8, cost float8, now timestamptz
 ) returns timestamptz language plpgsql stable as $$
 begin
-  if :DISPATCH_POLICY_SCHEMA._lets_through(
-    capacity - :DISPATCH_POLICY_SCHEMA._window_spent(spent, seconds, now), capacity, cost) then
+  if _lets_through(
+    capacity - _window_spent(spent, seconds, now), capacity, cost) then
     return now;
   end if;
   return (
@@ -15,6 +15,6 @@ begin
         as left_then
       from unnest(spent) s where s.at > now - make_interval(secs => seconds)
     ) e
-    where :DISPATCH_POLICY_SCHEMA._lets_through(capacity - e.left_then, capacity, cost));
+    where _lets_through(capacity - e.left_then, capacity, cost));
 end
 $$;

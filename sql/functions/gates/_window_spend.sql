@@ -4,14 +4,14 @@
 -- A window remembers what was spent in at most 65 entries, oldest first. Spendings of the same 64th of the window are one
 -- entry, with the time of the last of them. So it counts for a 64th too long at most, never too short. Older spendings,
 -- which are remembered because a longer window may come back, are 65 entries more, by 64ths of that.
-create or replace function :DISPATCH_POLICY_SCHEMA._window_spend(
-  spent :DISPATCH_POLICY_SCHEMA._private_spending[], seconds float8, remembered float8, cost float8, now timestamptz
-) returns :DISPATCH_POLICY_SCHEMA._private_spending[] language plpgsql stable as $$
+create or replace function _window_spend(
+  spent spending[], seconds float8, remembered float8, cost float8, now timestamptz
+) returns spending[] language plpgsql stable as $$
 declare
   v_since timestamptz := now - make_interval(secs => seconds);
 begin
   return (
-    select coalesce(array_agg(row(p.at, p.cost):::DISPATCH_POLICY_SCHEMA._private_spending order by p.at), '{}')
+    select coalesce(array_agg(row(p.at, p.cost)::spending order by p.at), '{}')
     from (
       select max(e.at) as at, sum(e.cost) as cost
       from (

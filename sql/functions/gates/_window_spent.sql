@@ -1,6 +1,6 @@
 -- What was spent in the last `seconds`.
-create or replace function :DISPATCH_POLICY_SCHEMA._window_spent(
-  spent :DISPATCH_POLICY_SCHEMA._private_spending[], seconds float8, now timestamptz
+create or replace function _window_spent(
+  spent spending[], seconds float8, now timestamptz
 ) returns float8 language plpgsql stable as $$
 begin
   return (select coalesce(sum(s.cost), 0) from unnest(spent) s where s.at > now - make_interval(secs => seconds));

@@ -1,7 +1,7 @@
 -- Counts in their groups the jobs that left staging or Graphile Worker's rows without running, in a hand-over. They lost their
 -- place to a newer job of their key, or the row of a parked one is not there any more. Called before the new in-flight rows
 -- are written.
-create or replace function :DISPATCH_POLICY_SCHEMA._admit_in_groups(p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[])
+create or replace function _admit_in_groups(p_admissions admission[])
 returns void language plpgsql volatile as $$
 declare
   v_staged_ids bigint[];
@@ -11,16 +11,16 @@ begin
   from (
     select f.staged_id, 'replaced' as outcome
     from unnest(p_admissions) a
-    join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = a.job_id and f.staged_id <> a.staged_id
+    join in_flight_jobs f on f.job_id = a.job_id and f.staged_id <> a.staged_id
     where a.counted and f.job_id = any(array(select b.job_id from unnest(p_admissions) b where b.counted))
     union all
-    select a.staged_id, :DISPATCH_POLICY_SCHEMA._outcome_of_staged(a.staged_id, a.job_id, a.revision)
+    select a.staged_id, _outcome_of_staged(a.staged_id, a.job_id, a.revision)
     from unnest(p_admissions) a
-    join :DISPATCH_POLICY_SCHEMA._private_group_jobs m on m.staged_id = a.staged_id
+    join group_jobs m on m.staged_id = a.staged_id
     where not a.admitted and m.staged_id = any(array(select b.staged_id from unnest(p_admissions) b where not b.admitted))
   ) e where e.outcome is not null;
   if v_staged_ids is not null then
-    perform :DISPATCH_POLICY_SCHEMA._end_in_groups(v_staged_ids, null, v_outcomes);
+    perform _end_in_groups(v_staged_ids, null, v_outcomes);
   end if;
 end
 $$;

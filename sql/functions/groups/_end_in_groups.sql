@@ -4,7 +4,7 @@
 --   p_outcomes                how it ended, as in the history
 --
 -- Each job counts once in a group, because its row in group_jobs goes.
-create or replace function :DISPATCH_POLICY_SCHEMA._end_in_groups(p_staged_ids bigint[], p_job_ids bigint[], p_outcomes text[])
+create or replace function _end_in_groups(p_staged_ids bigint[], p_job_ids bigint[], p_outcomes text[])
 returns void language plpgsql volatile
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _give_back
 declare
@@ -12,31 +12,31 @@ declare
   -- Those that went on past their policy, and were let in again under another staged id. Somebody may end such a job as well,
   -- where it is staged, in a transaction that stays open. A sweep finds it if that one rolls back.
   v_others bigint[] := array(
-    select m.staged_id from :DISPATCH_POLICY_SCHEMA._private_group_jobs m
+    select m.staged_id from group_jobs m
     where m.job_id = any(p_job_ids) and m.staged_id <> all (p_staged_ids) for update skip locked);
 begin
   with ended as materialized (
     select * from unnest(p_staged_ids, p_job_ids, p_outcomes) e (staged_id, job_id, outcome)
   ),
   by_staged_id as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_group_jobs m using ended e
+    delete from group_jobs m using ended e
     where m.staged_id = any(p_staged_ids) and e.staged_id = m.staged_id
     returning m.group_id, e.outcome
   ),
   by_job_id as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_group_jobs m using ended e
+    delete from group_jobs m using ended e
     where m.staged_id = any(v_others) and e.job_id = m.job_id
     returning m.group_id, e.outcome
   ),
   appended as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_group_ends (group_id, outcome, jobs)
+    insert into group_ends (group_id, outcome, jobs)
     select d.group_id, d.outcome, count(*)
     from (select * from by_staged_id union all select * from by_job_id) d group by d.group_id, d.outcome
     returning group_id
   )
   select array_agg(distinct a.group_id) into v_group_ids from appended a;
   if v_group_ids is not null then
-    perform :DISPATCH_POLICY_SCHEMA._fold_groups(v_group_ids);
+    perform _fold_groups(v_group_ids);
   end if;
 end
 $$;

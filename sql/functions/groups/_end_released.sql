@@ -1,34 +1,34 @@
 -- Counts in their groups those of these released jobs that have ended for good. Retries of failed jobs are staged by now. A job
 -- that goes on is remembered by Graphile Worker's id, because it may go on without a slot.
-create or replace function :DISPATCH_POLICY_SCHEMA._end_released(
-  p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[], p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[]
+create or replace function _end_released(
+  p_gone in_flight_jobs[], p_jobs finished_job[]
 ) returns void language plpgsql volatile
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _give_back
 declare
   v_staged_ids bigint[] := array(
-    select m.staged_id from :DISPATCH_POLICY_SCHEMA._private_group_jobs m
+    select m.staged_id from group_jobs m
     where m.staged_id = any(array(select g.staged_id from unnest(p_gone) g)));
   v_job_ids bigint[] := '{}';
   v_end record;
 begin
-  if exists (select from :DISPATCH_POLICY_SCHEMA._private_group_jobs m where m.job_id is not null) then   -- mostly none has
+  if exists (select from group_jobs m where m.job_id is not null) then   -- mostly none has
     v_job_ids := array(
-      select m.job_id from :DISPATCH_POLICY_SCHEMA._private_group_jobs m
+      select m.job_id from group_jobs m
       where m.job_id = any(array(select g.job_id from unnest(p_gone) g)));
   end if;
   if v_staged_ids = '{}' and v_job_ids = '{}' then
     return;
   end if;
   with ended as materialized (
-    select g.staged_id, g.job_id, f.ordinality, :DISPATCH_POLICY_SCHEMA._outcome(
-      f.ok, (select true from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = g.job_id limit 1),
+    select g.staged_id, g.job_id, f.ordinality, _outcome(
+      f.ok, (select true from staged_jobs s where s.parked_job_id = g.job_id limit 1),
       j.attempts, j.max_attempts, j.locked_at is not null) as outcome
     from unnest(p_gone) g
     join unnest(p_jobs) f on f.job = g.job_id
-      and :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, g.admission, g.attempt)
+      and _is_end_of(f.admission, f.attempt, g.admission, g.attempt)
     left join lateral (   -- one look at the index for each
       select x.attempts, x.max_attempts, x.locked_at from :GRAPHILE_WORKER_SCHEMA.jobs x
-      where x.id = g.job_id and :DISPATCH_POLICY_SCHEMA._is_row_of(g.revision, g.staged_id, x.revision, x.flags) limit 1
+      where x.id = g.job_id and _is_row_of(g.revision, g.staged_id, x.revision, x.flags) limit 1
     ) j on true
     where (g.staged_id in (select unnest(v_staged_ids))) is true or (g.job_id in (select unnest(v_job_ids))) is true
   ),
@@ -41,11 +41,11 @@ begin
     array_agg(r.staged_id) filter (where r.outcome is null) as going_staged_ids,
     array_agg(r.job_id) filter (where r.outcome is null) as going_job_ids
   into v_end from released r;
-  update :DISPATCH_POLICY_SCHEMA._private_group_jobs m set job_id = e.job_id
+  update group_jobs m set job_id = e.job_id
   from unnest(v_end.going_staged_ids, v_end.going_job_ids) e (staged_id, job_id)
   where m.staged_id = any(v_end.going_staged_ids) and m.staged_id = e.staged_id and m.job_id is distinct from e.job_id;
   if v_end.staged_ids <> '{}' then
-    perform :DISPATCH_POLICY_SCHEMA._end_in_groups(v_end.staged_ids, v_end.job_ids, v_end.outcomes);
+    perform _end_in_groups(v_end.staged_ids, v_end.job_ids, v_end.outcomes);
   end if;
 end
 $$;

@@ -6,25 +6,25 @@
 -- and the next end of the group adds it up, or a sweep.
 --
 -- A callback that cannot be added stops no release: the group keeps the error, and a sweep tries again.
-create or replace function :DISPATCH_POLICY_SCHEMA._fold_groups(p_ids bigint[]) returns void language plpgsql volatile
+create or replace function _fold_groups(p_ids bigint[]) returns void language plpgsql volatile
 set lock_timeout = '100ms' as $$
 declare
   v_ids bigint[];
-  v_group :DISPATCH_POLICY_SCHEMA._private_groups;
+  v_group groups;
 begin
   begin
     v_ids := array(
-      select g.id from :DISPATCH_POLICY_SCHEMA._private_groups g where g.id = any(p_ids) order by g.id for no key update);
+      select g.id from groups g where g.id = any(p_ids) order by g.id for no key update);
   exception when lock_not_available or deadlock_detected then
     v_ids := array(
-      select g.id from :DISPATCH_POLICY_SCHEMA._private_groups g
+      select g.id from groups g
       where g.id = any(p_ids) order by g.id for no key update skip locked);
   when serialization_failure then   -- the caller's snapshot is older than the group
     v_ids := '{}';
   end;
   -- a later statement than the lock: it must see what others have committed meanwhile
   with ended as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_group_ends e where e.group_id = any(v_ids) returning e.*
+    delete from group_ends e where e.group_id = any(v_ids) returning e.*
   ),
   tally as materialized (
     select e.group_id as id,
@@ -36,17 +36,17 @@ begin
       coalesce(sum(e.jobs) filter (where e.outcome = 'gone'), 0) as gone
     from ended e group by e.group_id
   )
-  update :DISPATCH_POLICY_SCHEMA._private_groups g set succeeded = g.succeeded + t.succeeded, failed = g.failed + t.failed,
+  update groups g set succeeded = g.succeeded + t.succeeded, failed = g.failed + t.failed,
     removed = g.removed + t.removed, dropped = g.dropped + t.dropped, replaced = g.replaced + t.replaced,
     gone = g.gone + t.gone
   from tally t where g.id = t.id;
   for v_group in
-    select g.* from :DISPATCH_POLICY_SCHEMA._private_groups g where g.id = any(v_ids) and g.jobs_left = 0 order by g.id
+    select g.* from groups g where g.id = any(v_ids) and g.jobs_left = 0 order by g.id
   loop
     begin
-      perform :DISPATCH_POLICY_SCHEMA._end_group(v_group);
+      perform _end_group(v_group);
     exception when others then
-      update :DISPATCH_POLICY_SCHEMA._private_groups g set error = sqlerrm where g.id = v_group.id;
+      update groups g set error = sqlerrm where g.id = v_group.id;
     end;
   end loop;
 end

@@ -4,12 +4,12 @@
 --   p_ids        all staged jobs that are handed back
 --   p_added      those of them that were new to Graphile Worker
 --   p_job_ids    of each of these Graphile Worker's id
-create or replace function :DISPATCH_POLICY_SCHEMA._hand_back_in_groups(p_ids bigint[], p_added bigint[], p_job_ids bigint[])
+create or replace function _hand_back_in_groups(p_ids bigint[], p_added bigint[], p_job_ids bigint[])
 returns void language plpgsql volatile as $$
 declare
   v_others record;
 begin
-  if not exists (select from :DISPATCH_POLICY_SCHEMA._private_groups) then
+  if not exists (select from groups) then
     return;
   end if;
   select array_agg(o.id) filter (where o.outcome is not null) as ended_ids,
@@ -19,17 +19,17 @@ begin
   into v_others
   from (
     select s.id, s.parked_job_id,
-      :DISPATCH_POLICY_SCHEMA._outcome_of_staged(s.id, s.parked_job_id, s.parked_revision) as outcome,
+      _outcome_of_staged(s.id, s.parked_job_id, s.parked_revision) as outcome,
       exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = s.parked_job_id) as is_there
-    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    from staged_jobs s
     where s.id = any(array(
-      select m.staged_id from :DISPATCH_POLICY_SCHEMA._private_group_jobs m where m.staged_id = any(p_ids)
+      select m.staged_id from group_jobs m where m.staged_id = any(p_ids)
       except select unnest(p_added)))
   ) o;
-  update :DISPATCH_POLICY_SCHEMA._private_group_jobs m set staged_id = k.job_id, job_id = k.job_id
+  update group_jobs m set staged_id = k.job_id, job_id = k.job_id
   from unnest(p_added || v_others.kept_ids, p_job_ids || v_others.kept_job_ids) k (staged_id, job_id)
   where m.staged_id = any(p_ids) and m.staged_id = k.staged_id;
-  perform :DISPATCH_POLICY_SCHEMA._end_in_groups(v_others.ended_ids, null, v_others.outcomes)
+  perform _end_in_groups(v_others.ended_ids, null, v_others.outcomes)
   where v_others.ended_ids is not null;
 end
 $$;

@@ -3,28 +3,28 @@
 --
 -- A job that was not added counts as dropped, also if the row has the id of the job that kept it out (`uniqueFor`). So does one
 -- whose job the call has already.
-create or replace function :DISPATCH_POLICY_SCHEMA._open_group(
-  p_rows :DISPATCH_POLICY_SCHEMA._private_staging[], p_then json
+create or replace function _open_group(
+  p_rows staging[], p_then json
 ) returns bigint language plpgsql volatile as $$
 declare
-  v_group :DISPATCH_POLICY_SCHEMA._private_groups;
-  v_added :DISPATCH_POLICY_SCHEMA._private_staging[] := array(
+  v_group groups;
+  v_added staging[] := array(
     select r from unnest(p_rows) r where r.id is not null and (not r.staged or r.job is null));
   v_jobs int := (select count(distinct r.id) from unnest(v_added) r);
 begin
-  insert into :DISPATCH_POLICY_SCHEMA._private_groups (callback, total, dropped)
+  insert into groups (callback, total, dropped)
   values (p_then, cardinality(p_rows), cardinality(p_rows) - v_jobs) returning * into v_group;
   if v_jobs = 0 then
     -- a callback that has no room, or whose key is remembered, must not fail the call: a sweep tries again
     begin
-      perform :DISPATCH_POLICY_SCHEMA._end_group(v_group);
+      perform _end_group(v_group);
       return null;
     exception when sqlstate 'DPFUL' then
-      update :DISPATCH_POLICY_SCHEMA._private_groups g set error = sqlerrm where g.id = v_group.id;
+      update groups g set error = sqlerrm where g.id = v_group.id;
       return v_group.id;
     end;
   end if;
-  insert into :DISPATCH_POLICY_SCHEMA._private_group_jobs (staged_id, group_id, job_id)
+  insert into group_jobs (staged_id, group_id, job_id)
   select r.id, v_group.id, case when bool_and(r.staged) then null else r.id end
   from unnest(v_added) r group by r.id;
   return v_group.id;

@@ -6,7 +6,7 @@
 -- it has just ended, and its release is under way: its row is gone, and the release knows how it ended. It counted as
 -- replaced or as gone, and the callback came before its end. The cure: a job goes on while it is in flight, or while
 -- Graphile Worker will run it.
-create or replace function :DISPATCH_POLICY_SCHEMA._outcome_of_staged(p_staged_id bigint, p_job_id bigint, p_revision int)
+create or replace function _outcome_of_staged(p_staged_id bigint, p_job_id bigint, p_revision int)
 returns text language plpgsql stable as $$
 declare
   v_row record;
@@ -15,15 +15,15 @@ begin
     return 'replaced';
   end if;
   select j.* into v_row from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id;
-  if found and not :DISPATCH_POLICY_SCHEMA._is_row_of(p_revision, p_staged_id, v_row.revision, v_row.flags) then
+  if found and not _is_row_of(p_revision, p_staged_id, v_row.revision, v_row.flags) then
     return 'replaced';
   elsif exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    select from in_flight_jobs f
     where f.job_id = p_job_id and (f.revision = p_revision or f.staged_id = p_staged_id)
   ) then
     return null;
   end if;
-  return :DISPATCH_POLICY_SCHEMA._outcome(
+  return _outcome(
     null, false, v_row.attempts, v_row.max_attempts, v_row.locked_at is not null);
 end
 $$;

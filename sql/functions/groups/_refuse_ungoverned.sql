@@ -1,10 +1,10 @@
 -- Raises if one of these tasks has no policy: of a job of such a task nobody sees the end.
-create or replace function :DISPATCH_POLICY_SCHEMA._refuse_ungoverned(p_tasks text[]) returns void language plpgsql as $$
+create or replace function _refuse_ungoverned(p_tasks text[]) returns void language plpgsql as $$
 declare
   v_task text := (
     select u.task from unnest(p_tasks) u (task)
     where u.task is not null and not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t where t.task_identifier = u.task)
+      select from policy_tasks t where t.task_identifier = u.task)
     limit 1);
 begin
   if v_task is not null then

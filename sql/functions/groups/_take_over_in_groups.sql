@@ -4,17 +4,17 @@
 -- did not take the place. The next pass found the original gone, and the callback came before the copy had run. The cure: a
 -- job is known by its id in Graphile Worker, wherever else it waits. Its flag counts only if an admission wrote it: somebody
 -- may have copied the flags of a job that goes on.
-create or replace function :DISPATCH_POLICY_SCHEMA._take_over_in_groups(p_job_id bigint, p_copy_id bigint)
+create or replace function _take_over_in_groups(p_job_id bigint, p_copy_id bigint)
 returns void language plpgsql volatile as $$
 begin
-  if not exists (select from :DISPATCH_POLICY_SCHEMA._private_groups) then
+  if not exists (select from groups) then
     return;
   end if;
-  update :DISPATCH_POLICY_SCHEMA._private_group_jobs m set staged_id = p_copy_id, job_id = null
+  update group_jobs m set staged_id = p_copy_id, job_id = null
   where (m.job_id = p_job_id or m.staged_id = (
-      select :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) from :GRAPHILE_WORKER_SCHEMA.jobs j
-      where j.id = p_job_id and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key)))
+      select _staged_id_of(j.flags) from :GRAPHILE_WORKER_SCHEMA.jobs j
+      where j.id = p_job_id and _is_ours(j.flags, j.created_at, j.key)))
     and not exists (   -- the copy replaced a job of the same group
-      select from :DISPATCH_POLICY_SCHEMA._private_group_jobs x where x.staged_id = p_copy_id and x.group_id = m.group_id);
+      select from group_jobs x where x.staged_id = p_copy_id and x.group_id = m.group_id);
 end
 $$;

@@ -4,24 +4,24 @@
 --   handed_back   all that Graphile Worker has now
 --   parked        those of them that had failed, and wait there for their retry
 --   replaced      jobs that left without a trace: a newer one of the key is there, or the parked job is gone
-create or replace function :DISPATCH_POLICY_SCHEMA._hand_back(
+create or replace function _hand_back(
   p_ids bigint[], out handed_back int, out parked int, out replaced int
 ) language plpgsql volatile as $$
 declare
   v_keys text[] := array(
-    select s.job_key from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    select s.job_key from staged_jobs s
     where s.id = any(p_ids) and s.job_key is not null);
   v_added record;
 begin
-  parked := :DISPATCH_POLICY_SCHEMA._hand_back_parked(p_ids);
-  v_added := :DISPATCH_POLICY_SCHEMA._hand_back_new(p_ids);
+  parked := _hand_back_parked(p_ids);
+  v_added := _hand_back_new(p_ids);
   handed_back := parked + v_added.jobs;
   replaced := cardinality(p_ids) - handed_back;
-  perform :DISPATCH_POLICY_SCHEMA._hand_back_in_groups(p_ids, v_added.staged_ids, v_added.job_ids);
-  perform :DISPATCH_POLICY_SCHEMA._count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
-  from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids);
-  delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(p_ids);
-  delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids);
-  perform :DISPATCH_POLICY_SCHEMA._give_up_replaced(v_keys) where v_keys <> '{}';
+  perform _hand_back_in_groups(p_ids, v_added.staged_ids, v_added.job_ids);
+  perform _count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
+  from staged_jobs s where s.id = any(p_ids);
+  delete from keyless_jobs k where k.staged_id = any(p_ids);
+  delete from staged_jobs s where s.id = any(p_ids);
+  perform _give_up_replaced(v_keys) where v_keys <> '{}';
 end
 $$;

@@ -7,7 +7,7 @@
 --
 -- The newest job of a key counts, as in _hand_over. So a staged job leaves without a trace if Graphile Worker has a later
 -- one of its key. If one is added while this runs, or starts, it raises lock_not_available, and the job is tried again.
-create or replace function :DISPATCH_POLICY_SCHEMA._hand_back_new(
+create or replace function _hand_back_new(
   p_ids bigint[], out jobs int, out staged_ids bigint[], out job_ids bigint[]
 ) language plpgsql volatile as $$
 declare
@@ -16,18 +16,18 @@ declare
 begin
   with older as materialized (
     select s.*, k.id as seen_id, k.next_revision, (
-        select m.staged_id from :DISPATCH_POLICY_SCHEMA._private_group_jobs m where m.staged_id = s.id limit 1) as grouped_id
-    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    left join lateral :DISPATCH_POLICY_SCHEMA._job_of_key(s.job_key, s.known_job_id, s.known_revision) k on true
+        select m.staged_id from group_jobs m where m.staged_id = s.id limit 1) as grouped_id
+    from staged_jobs s
+    left join lateral _job_of_key(s.job_key, s.known_job_id, s.known_revision) k on true
     where s.id = any(p_ids) and s.parked_job_id is null and k.is_newer is not true
   ),
   specs as materialized (
     select o.preserve_run_at, o.grouped_id, count(*) as jobs, array_agg(row(
         o.task_identifier, o.payload, o.queue_name, o.run_at, o.max_attempts, o.job_key, o.priority,
-        array(select f from unnest(o.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f))
+        array(select f from unnest(o.flags) f where not _is_own_flag(f))
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by o.job_key nulls first, o.id) as specs
     from (
-      select x.*, :DISPATCH_POLICY_SCHEMA._portion(sum(octet_length(x.payload::text)) over (
+      select x.*, _portion(sum(octet_length(x.payload::text)) over (
         order by x.job_key nulls first, x.id rows between unbounded preceding and 1 preceding)) as portion
       from older x) o
     group by o.preserve_run_at, o.grouped_id, o.portion order by o.preserve_run_at, o.grouped_id, o.portion
@@ -44,13 +44,13 @@ begin
   ),
   -- the row of a parked job that was replaced has its successor now
   succeeded as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r where r.job_id in (select a.id from added a)
+    delete from replaced_jobs r where r.job_id in (select a.id from added a)
   )
   select (select count(*) from added), coalesce((select sum(s.jobs) from specs s), 0) - (select count(*) from added),
     -- PostgreSQL skips a SELECT that nobody reads, and this one has an effect
     (select count(*) from resumed) >= 0 and exists (
       select from added a join older o on o.job_key = a.key
-      where :DISPATCH_POLICY_SCHEMA._is_raced(o.seen_id, o.next_revision, a.id, a.revision)),
+      where _is_raced(o.seen_id, o.next_revision, a.id, a.revision)),
     array(select a.grouped_id from added a where a.grouped_id is not null order by a.id),
     array(select a.id from added a where a.grouped_id is not null order by a.id)
   into jobs, v_missing, v_is_raced, staged_ids, job_ids;

@@ -6,7 +6,7 @@
 -- takes the row.
 --
 -- If the next job of a key gets the row while this runs, it raises lock_not_available, and the job is tried again.
-create or replace function :DISPATCH_POLICY_SCHEMA._hand_back_parked(p_ids bigint[]) returns int
+create or replace function _hand_back_parked(p_ids bigint[]) returns int
 language plpgsql volatile as $$
 declare
   v_jobs int;
@@ -14,17 +14,17 @@ declare
 begin
   with there as materialized (
     select s.run_at, s.priority, j.id as job_id, j.revision,
-      :DISPATCH_POLICY_SCHEMA._is_parked(s.id, s.parked_revision, j.run_at, j.revision, j.last_error, j.flags) as is_parked,
+      _is_parked(s.id, s.parked_revision, j.run_at, j.revision, j.last_error, j.flags) as is_parked,
       j.run_at = 'infinity' and j.locked_at is null and j.attempts < j.max_attempts as is_stopped,
       exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs n where n.job_key = j.key) as is_replaced
-    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+        select from staged_jobs n where n.job_key = j.key) as is_replaced
+    from staged_jobs s
     cross join lateral (   -- one look at the index for each, as in _hand_over
       select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = s.parked_job_id limit 1) j
     where s.id = any(p_ids) and s.parked_job_id is not null
   ),
   replaced as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_replaced_jobs (job_id)
+    insert into replaced_jobs (job_id)
     select t.job_id from there t where t.is_replaced
     on conflict (job_id) do nothing
   ),

@@ -18,7 +18,7 @@
 --   unlocked    jobs of worker pools that were killed
 --   tick_jobs   jobs of the crontab's task that were removed
 --   is_empty    the caller may drop the schema
-create or replace function :DISPATCH_POLICY_SCHEMA._lock_out(
+create or replace function _lock_out(
   p_force boolean, p_count int, out handed_back int, out parked int, out replaced int, out refused int,
   out expired int, out unlocked int, out tick_jobs int, out is_empty boolean
 ) language plpgsql
@@ -28,38 +28,38 @@ declare
 begin
   unlocked := 0;
   tick_jobs := 0;
-  lock table :DISPATCH_POLICY_SCHEMA._private_staged_jobs, :DISPATCH_POLICY_SCHEMA._private_workers,
-    :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs in access exclusive mode;
+  lock table staged_jobs, workers,
+    taken_over_jobs in access exclusive mode;
   if not p_force then
-    perform :DISPATCH_POLICY_SCHEMA._refuse_live_workers('uninstall', null);
-    perform :DISPATCH_POLICY_SCHEMA._refuse_open_groups('uninstall');
+    perform _refuse_live_workers('uninstall', null);
+    perform _refuse_open_groups('uninstall');
   end if;
   select b.* into handed_back, parked, replaced, refused, expired
-  from :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(
-    :DISPATCH_POLICY_SCHEMA._lock_staged(null, p_count)) b;
-  perform :DISPATCH_POLICY_SCHEMA._sweep_replaced();
-  is_empty := not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs)
+  from _hand_back_what_passes(
+    _lock_staged(null, p_count)) b;
+  perform _sweep_replaced();
+  is_empty := not exists (select from staged_jobs)
     -- somebody has the row of a parked job locked that was replaced
     and not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r
+      select from replaced_jobs r
       join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = r.job_id
       where j.run_at = 'infinity' and j.attempts < j.max_attempts
-        and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key));
+        and _is_ours(j.flags, j.created_at, j.key));
   if not is_empty then
     return;
   end if;
   v_dead := array(
-    select w.pool_id from :DISPATCH_POLICY_SCHEMA._private_workers w where w.stale_at <= clock_timestamp());
+    select w.pool_id from workers w where w.stale_at <= clock_timestamp());
   unlocked := (select count(*) from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = any(v_dead));
   perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_dead);
   perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', unlocked)::text)   -- unlocking does not
   where unlocked > 0;
   perform from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(   -- without a change, but for updated_at
-    select j.id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    select j.id from in_flight_jobs f
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id and j.locked_at is null));
-  perform :DISPATCH_POLICY_SCHEMA._complete_taken_over(null);
+  perform _complete_taken_over(null);
   tick_jobs := (
     select count(*) from :GRAPHILE_WORKER_SCHEMA.complete_jobs(array(
-      select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j where j.task_identifier = :DISPATCH_POLICY_SCHEMA._tick_task())));
+      select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j where j.task_identifier = _tick_task())));
 end
 $$;

@@ -1,5 +1,5 @@
 -- How a job ended and what it had waited for, in words: of its history, see _history_of.
-create or replace function :DISPATCH_POLICY_SCHEMA._ended_in_words(p_history jsonb) returns text language sql stable as $$
+create or replace function _ended_in_words(p_history jsonb) returns text language sql stable as $$
   select case p_history ->> 'outcome'
       when 'succeeded' then 'It succeeded' when 'failed' then 'It failed for good' when 'removed' then 'It was removed from staging'
       when 'dropped' then 'It was dropped' when 'replaced' then 'A newer job of its key replaced it'
@@ -8,5 +8,5 @@ create or replace function :DISPATCH_POLICY_SCHEMA._ended_in_words(p_history jso
     || coalesce(', after ' || (p_history ->> 'attempts') || case when p_history ->> 'attempts' = '1' then ' attempt'
       else ' attempts' end, '')
     || coalesce(': ' || (p_history ->> 'error'), '')
-    || coalesce('. It waited ' || :DISPATCH_POLICY_SCHEMA._waits_in_words(p_history -> 'waited'), '');
+    || coalesce('. It waited ' || _waits_in_words(p_history -> 'waited'), '');
 $$;

@@ -1,25 +1,25 @@
 -- Writes to the history which jobs were admitted, and how long they had waited for what. A job that left staging without an
 -- admission was replaced, or is gone if it was parked and its row is not there any more. Replaced was also the job whose row
 -- in Graphile Worker a newer one of its key has got.
-create or replace function :DISPATCH_POLICY_SCHEMA._record_admissions(
-  p_pasts :DISPATCH_POLICY_SCHEMA._private_past[], p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz
+create or replace function _record_admissions(
+  p_pasts past[], p_admissions admission[], p_now timestamptz
 ) returns void language plpgsql volatile
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _charge
 begin
   if exists (select from unnest(p_admissions) a where a.counted) then
-    update :DISPATCH_POLICY_SCHEMA._private_history h set ended_at = p_now, outcome = 'replaced'
+    update history h set ended_at = p_now, outcome = 'replaced'
     from unnest(p_admissions) a
     where a.counted and a.job_id = h.job_id and a.staged_id <> h.staged_id and h.ended_at is null
       and h.job_id = any(array(select b.job_id from unnest(p_admissions) b where b.counted));
   end if;
-  insert into :DISPATCH_POLICY_SCHEMA._private_history as h (
+  insert into history as h (
     staged_id, policy_id, partition, task_identifier, job_key, job_id, added_at, due_at, admitted_at, last_admitted_at,
     ended_at, outcome, waited, trace_id)
   select k.staged_id, k.policy_id, k.partition, k.task_identifier, k.job_key, coalesce(a.job_id, k.job_id), k.added_at, k.due_at,
     x.admitted_at, x.admitted_at, case when not a.admitted then p_now end, x.outcome, coalesce(w.waited, '{}'), k.trace_id
   from unnest(p_admissions) a
   join unnest(p_pasts) k on k.staged_id = a.staged_id
-  left join :DISPATCH_POLICY_SCHEMA._waited(p_pasts, p_now) w on w.staged_id = k.staged_id
+  left join _waited(p_pasts, p_now) w on w.staged_id = k.staged_id
   cross join lateral (
     select case when a.admitted then p_now end as admitted_at,
       case when a.admitted then null
@@ -34,6 +34,6 @@ begin
     last_admitted_at = coalesce(excluded.last_admitted_at, h.last_admitted_at),
     -- one that failed for good may have been brought back
     started_at = null, ended_at = excluded.ended_at, outcome = excluded.outcome, error = null,
-    waited = :DISPATCH_POLICY_SCHEMA._sum_seconds(h.waited, excluded.waited);
+    waited = _sum_seconds(h.waited, excluded.waited);
 end
 $$;

@@ -1,14 +1,14 @@
 -- For how many seconds jobs have waited in staging, by reason. Until it was due, a job was not_due. From then on its
 -- partition's reasons and stops count. What they leave is in_line: nothing held the partition back, and others went first.
-create or replace function :DISPATCH_POLICY_SCHEMA._waited(
-  p_pasts :DISPATCH_POLICY_SCHEMA._private_past[], p_now timestamptz
+create or replace function _waited(
+  p_pasts past[], p_now timestamptz
 ) returns table (staged_id bigint, waited jsonb) language sql stable as $$
   with job as materialized (
     select k.staged_id, k.policy_id, k.partition_id, least(k.since, p_now) as since, least(k.ready_at, p_now) as ready_at
     from unnest(p_pasts) k
   ),
   until_now as materialized (
-    select q.partition_id, :DISPATCH_POLICY_SCHEMA._reasons_until(q.partition_id, p_now) as waited
+    select q.partition_id, _reasons_until(q.partition_id, p_now) as waited
     from (select distinct j.partition_id from job j) q
   ),
   part as materialized (
@@ -17,11 +17,11 @@ create or replace function :DISPATCH_POLICY_SCHEMA._waited(
     union all
     select j.staged_id, e.key, -e.value::numeric
     from job j
-    cross join lateral jsonb_each_text(:DISPATCH_POLICY_SCHEMA._reasons_until(j.partition_id, j.ready_at)) e
+    cross join lateral jsonb_each_text(_reasons_until(j.partition_id, j.ready_at)) e
     union all
     select j.staged_id, s.reason, s.seconds
     from job j
-    cross join lateral :DISPATCH_POLICY_SCHEMA._stopped(j.policy_id, j.partition_id, j.ready_at, p_now) s
+    cross join lateral _stopped(j.policy_id, j.partition_id, j.ready_at, p_now) s
   ),
   summed as materialized (
     select p.staged_id, p.reason, sum(p.seconds) as seconds from part p

@@ -5,7 +5,7 @@
 -- of 10,000 jobs, it took 150 ms.
 --
 --   p_by   reason, or gate: what has no gate is left out
-create or replace function :DISPATCH_POLICY_SCHEMA._waits_by(p_by text, waited jsonb)
+create or replace function _waits_by(p_by text, waited jsonb)
 returns table (name text, seconds numeric) language sql immutable as $$
   select k.name, e.value::numeric
   from jsonb_each_text(waited) e

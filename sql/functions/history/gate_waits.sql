@@ -14,19 +14,19 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.gate_waits(policy text, since timestamptz)
 returns table (gate text, key text, jobs int, waited int, p95_seconds float8, longest_seconds float8)
 language sql stable
-security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set jit = off as $$
   with it as materialized (
-    select (p).id, (p).name, (p).definition from :DISPATCH_POLICY_SCHEMA._policy(gate_waits.policy) p
+    select (p).id, (p).name, (p).definition from _policy(gate_waits.policy) p
   ),
   job as materialized (
     select h.staged_id, h.partition, h.waited
-    from :DISPATCH_POLICY_SCHEMA._private_history h
+    from history h
     where h.policy_id = (select i.id from it i) and h.ended_at >= gate_waits.since and h.partition is not null
     order by h.ended_at desc limit 10000
   ),
   waited as materialized (
     select j.staged_id, w.name, sum(w.seconds)::float8 as seconds
-    from job j cross join lateral :DISPATCH_POLICY_SCHEMA._waits_by('gate', j.waited) w
+    from job j cross join lateral _waits_by('gate', j.waited) w
     group by j.staged_id, w.name
   ),
   gate as materialized (
@@ -37,9 +37,9 @@ security definer set search_path = pg_catalog, pg_temp set jit = off as $$
   counted as materialized (
     select g.name, g.scope, k.partition,
       case g.scope when 'partition' then k.partition when 'key' then (   -- of these alone, by index: a join reads all
-        select l.scope_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
-        join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = any(q.limiter_ids) and l.gate = g.name
-        where q.id = :DISPATCH_POLICY_SCHEMA._partition_id(i.name, k.partition) limit 1) end as key
+        select l.scope_key from partitions q
+        join limiters l on l.id = any(q.limiter_ids) and l.gate = g.name
+        where q.id = _partition_id(i.name, k.partition) limit 1) end as key
     from (select distinct j.partition from job j) k
     cross join gate g
     cross join it i

@@ -16,14 +16,14 @@ create or replace function :DISPATCH_POLICY_SCHEMA.partition_waits(
   policy text, since timestamptz, step interval, partition text default null
 ) returns table (partition text, jobs int, p95_seconds float8, longest_seconds float8, steps float8[])
 language sql stable
-security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set jit = off as $$
   with it as materialized (
     select (p).id, date_bin(partition_waits.step, partition_waits.since, '2000-01-01Z') as since
-    from :DISPATCH_POLICY_SCHEMA._policy(partition_waits.policy) p where (p).history_kept_for is not null
+    from _policy(partition_waits.policy) p where (p).history_kept_for is not null
   ),
   ended as materialized (
     select h.partition, h.ended_at, h.due_at, h.admitted_at
-    from :DISPATCH_POLICY_SCHEMA._private_history h
+    from history h
     where h.policy_id = (select i.id from it i) and h.ended_at >= (select i.since from it i)
     order by h.ended_at desc limit 10000
   ),

@@ -3,15 +3,15 @@
 -- The danger: a partition that no router knows yet has no row to lock. A router may make the row, and a pass may claim it, in
 -- a transaction that this session does not see. The cure: it waits for the router's turn, and looks again. Nobody makes a
 -- partition outside that turn.
-create or replace function :DISPATCH_POLICY_SCHEMA._lock_partition(p_policy_id int, p_policy text, p_key text) returns void
+create or replace function _lock_partition(p_policy_id int, p_policy text, p_key text) returns void
 language plpgsql volatile as $$
 declare
-  v_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_key);
+  v_id uuid := _partition_id(p_policy, p_key);
 begin
-  perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
+  perform from partitions q where q.id = v_id for no key update;
   if not found then
-    perform :DISPATCH_POLICY_SCHEMA._lock_turn(p_policy_id, 'route');
-    perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
+    perform _lock_turn(p_policy_id, 'route');
+    perform from partitions q where q.id = v_id for no key update;
   end if;
 end
 $$;

@@ -5,26 +5,26 @@
 -- The danger: a partition that a pause has made has no limits, and a job would pass no gate. So limits are known only if a
 -- job has brought them. A collector may delete the partition meanwhile, so the arrival brings its limits along. They count
 -- only for a new partition: this version makes the arrival the oldest, as in _retry.
-create or replace function :DISPATCH_POLICY_SCHEMA._state_of(p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text)
-returns :DISPATCH_POLICY_SCHEMA._private_arrivals language plpgsql stable as $$
+create or replace function _state_of(p_policy policies, p_key text)
+returns arrivals language plpgsql stable as $$
 declare
-  v_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key);
+  v_id uuid := _partition_id((p_policy).name, p_key);
   v_definition jsonb := (p_policy).definition;
-  v_state :DISPATCH_POLICY_SCHEMA._private_arrivals;
+  v_state arrivals;
 begin
   if (v_definition ->> 'resolvesInSql')::boolean then
     v_state.version := (p_policy).generation;
     v_state.shard := v_definition ->> 'shard';
     v_state.weight := (v_definition ->> 'weight')::float8;
-    v_state.limits := :DISPATCH_POLICY_SCHEMA._constant_limits(v_definition);
+    v_state.limits := _constant_limits(v_definition);
   else
     select q.shard, q.context, q.weight, q.limits
     into v_state.shard, v_state.context, v_state.weight, v_state.limits
-    from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id and q.arrival_id > 0;
+    from partitions q where q.id = v_id and q.arrival_id > 0;
     if not found then
       select a.shard, a.context, a.weight, a.limits
       into v_state.shard, v_state.context, v_state.weight, v_state.limits
-      from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+      from arrivals a
       where a.policy = (p_policy).name and a.partition_id = v_id and a.limits is not null
       order by a.version desc, a.id desc limit 1;
       if not found then

@@ -1,5 +1,5 @@
 -- Raises unless each statement of the transaction sees what others have committed by then.
-create or replace function :DISPATCH_POLICY_SCHEMA._check_isolation(p_step text) returns void language plpgsql stable as $$
+create or replace function _check_isolation(p_step text) returns void language plpgsql stable as $$
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'dispatch_policy: %: transaction_isolation is %, expected read committed. Call it in a transaction that was begun with "isolation level read committed"',

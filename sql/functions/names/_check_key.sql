@@ -1,5 +1,5 @@
 -- Returns the key, and raises if it is too long.
-create or replace function :DISPATCH_POLICY_SCHEMA._check_key(p_key text) returns text language plpgsql immutable as $$
+create or replace function _check_key(p_key text) returns text language plpgsql immutable as $$
 begin
   if octet_length(p_key) > 1024 then
     raise exception 'dispatch_policy: partition key of % bytes, expected at most 1024: %...', octet_length(p_key),

@@ -4,7 +4,7 @@
 -- the time.
 --
 -- It has no `set search_path`: only then the planner can put it into a view.
-create or replace function :DISPATCH_POLICY_SCHEMA._flag_text(flags jsonb) returns text language sql immutable return
+create or replace function _flag_text(flags jsonb) returns text language sql immutable return
   coalesce(
     nullif(split_part(split_part(flags::text, '{"dispatch_policy:', 2), '"', 1), ''),
     split_part(split_part(' ' || substr(flags::text, 2), ' "dispatch_policy:', 2), '"', 1));

@@ -1,6 +1,6 @@
 -- A number in JSON as JavaScript reads it, written as numberText in JavaScript writes it: never with an exponent. Null: an
 -- integer beyond 2^53 - 1, or a number out of range. JavaScript reads several of those as one.
-create or replace function :DISPATCH_POLICY_SCHEMA._number_text(p_number text) returns text
+create or replace function _number_text(p_number text) returns text
 language plpgsql immutable set extra_float_digits = 1 as $$
 declare
   v_number float8;

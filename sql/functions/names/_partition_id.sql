@@ -2,5 +2,5 @@
 -- same when written together.
 --
 -- Its body is parsed once, when it is made, and so names the same operators under any search_path.
-create or replace function :DISPATCH_POLICY_SCHEMA._partition_id(policy text, key text) returns uuid
+create or replace function _partition_id(policy text, key text) returns uuid
 language sql immutable return md5(length(policy)::text || ':' || policy || key)::uuid;   -- without ::text it would not be inlined

@@ -3,6 +3,6 @@
 -- have a kilobyte each, or a megabyte.
 --
 -- A portion has at least one row, whatever that one weighs.
-create or replace function :DISPATCH_POLICY_SCHEMA._portion(p_bytes_before numeric) returns int language sql immutable as $$
+create or replace function _portion(p_bytes_before numeric) returns int language sql immutable as $$
   select trunc(coalesce(p_bytes_before, 0) / 8000000)::int;
 $$;

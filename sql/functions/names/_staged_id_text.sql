@@ -1,4 +1,4 @@
 -- The staged id that a job of Graphile Worker's carries as a flag, as text; '': none.
-create or replace function :DISPATCH_POLICY_SCHEMA._staged_id_text(flags jsonb) returns text language sql immutable as $$
-  select split_part(:DISPATCH_POLICY_SCHEMA._flag_text(flags), '@', 1);
+create or replace function _staged_id_text(flags jsonb) returns text language sql immutable as $$
+  select split_part(_flag_text(flags), '@', 1);
 $$;

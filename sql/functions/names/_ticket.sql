@@ -3,11 +3,11 @@
 -- sees whether it works out the same partition; for the rest see _is_ours.
 --
 -- A traced job has its _trace_text as well, after the third dot. Any other flag ends before it.
-create or replace function :DISPATCH_POLICY_SCHEMA._ticket(
+create or replace function _ticket(
   staged_id bigint, admission bigint, partition_id uuid, job_key text, trace text
 ) returns text language sql volatile as $$   -- as clock_timestamp(), or it would not be inlined
-  select 'dispatch_policy:' || staged_id || '@' || admission || '#' || coalesce(:DISPATCH_POLICY_SCHEMA._mark_of(partition_id), '')
-    || case when job_key is null then '' else '.' || :DISPATCH_POLICY_SCHEMA._key_mark(job_key)
+  select 'dispatch_policy:' || staged_id || '@' || admission || '#' || coalesce(_mark_of(partition_id), '')
+    || case when job_key is null then '' else '.' || _key_mark(job_key)
       || '.' || (extract(epoch from clock_timestamp()) * 1000000)::bigint end
     || coalesce(case when job_key is null then '...' else '.' end || trace, '');
 $$;

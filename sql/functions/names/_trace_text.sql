@@ -3,7 +3,7 @@
 --
 -- A time after the year 30000 does not follow. The last possible one has more microseconds than a bigint, and nobody could
 -- fail such a job.
-create or replace function :DISPATCH_POLICY_SCHEMA._trace_text(
+create or replace function _trace_text(
   traceparent text, created_at timestamptz, run_at timestamptz, run_at_given boolean
 ) returns text language sql stable as $$
   select case when traceparent is not null then

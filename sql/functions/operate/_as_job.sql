@@ -1,6 +1,6 @@
 -- A row of Graphile Worker's as its documented columns. A parked job has the time and priority of its staged row. Not by way of
 -- JSON, because as a part of other JSON PostgreSQL refuses some payloads that it stores.
-create or replace function :DISPATCH_POLICY_SCHEMA._as_job(
+create or replace function _as_job(
   p_job record, p_run_at timestamptz default null, p_priority int default null
 ) returns :DISPATCH_POLICY_SCHEMA.db_job language plpgsql stable as $$
 begin

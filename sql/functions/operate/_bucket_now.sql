@@ -2,17 +2,17 @@
 --
 --   at       the time after the lock: whoever reads the clock before may wait, and would have the bucket gain twice
 --   tokens   what it has, also if it is a shadow
-create or replace function :DISPATCH_POLICY_SCHEMA._bucket_now(
-  p_verb text, p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_gate text, p_key text, p_now timestamptz,
-  out id bigint, out at timestamptz, out limiter :DISPATCH_POLICY_SCHEMA._private_limiter_now, out tokens float8
+create or replace function _bucket_now(
+  p_verb text, p_policy policies, p_gate text, p_key text, p_now timestamptz,
+  out id bigint, out at timestamptz, out limiter room_before, out tokens float8
 ) language plpgsql as $$
 begin
-  id := :DISPATCH_POLICY_SCHEMA._lock_bucket(p_verb, p_policy, p_gate, p_key, p_now);
+  id := _lock_bucket(p_verb, p_policy, p_gate, p_key, p_now);
   at := coalesce(p_now, clock_timestamp());
-  limiter := (select n from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, array[id], at, false) n);
+  limiter := (select n from _rooms_of((p_policy).id, array[id], at, false) n);
   tokens := coalesce(limiter.tokens, limiter.shadow_tokens);
   if tokens is null then
-    perform :DISPATCH_POLICY_SCHEMA._raise_no_throttle(p_verb, p_policy, p_gate);
+    perform _raise_no_throttle(p_verb, p_policy, p_gate);
   end if;
 end
 $$;

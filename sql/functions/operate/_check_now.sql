@@ -1,6 +1,6 @@
 -- Refuses a `now` unless the caller owns the schema, because a time ahead fills buckets. Functions that have the owner's
 -- rights call it. There, current_user is the owner. The caller is the role that was set, or else the session's user.
-create or replace function :DISPATCH_POLICY_SCHEMA._check_now(p_verb text, p_now timestamptz)
+create or replace function _check_now(p_verb text, p_now timestamptz)
 returns void language plpgsql stable as $$
 begin
   if p_now is not null and not pg_has_role(

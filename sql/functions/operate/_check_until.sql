@@ -1,5 +1,5 @@
 -- Refuses an end that has passed: the call would change nothing, and its caller would not notice.
-create or replace function :DISPATCH_POLICY_SCHEMA._check_until(
+create or replace function _check_until(
   p_verb text, p_until timestamptz, p_now timestamptz, p_way_out text
 ) returns void language plpgsql immutable as $$
 begin

@@ -1,6 +1,6 @@
 -- Fails replaced parked jobs of these keys for good. Such a job's row was kept for a newer job of its key. If the newer job
 -- leaves staging without running, nothing would ever run or end the row. Returns how many it failed.
-create or replace function :DISPATCH_POLICY_SCHEMA._give_up_replaced(p_job_keys text[]) returns int
+create or replace function _give_up_replaced(p_job_keys text[]) returns int
 language plpgsql volatile as $$
 declare
   v_ids bigint[];
@@ -11,18 +11,18 @@ begin
   cross join lateral (
     select x.id, x.revision from :GRAPHILE_WORKER_SCHEMA.jobs x
     where x.key = u.key and x.run_at = 'infinity' and x.locked_at is null and x.attempts < x.max_attempts
-      and (:DISPATCH_POLICY_SCHEMA._is_ours(x.flags, x.created_at, x.key) or exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r where r.job_id = x.id))
+      and (_is_ours(x.flags, x.created_at, x.key) or exists (
+        select from replaced_jobs r where r.job_id = x.id))
     limit 1) j
   where not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = j.id or s.job_key = u.key)
-    and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id);
+      select from staged_jobs s where s.parked_job_id = j.id or s.job_key = u.key)
+    and not exists (select from in_flight_jobs f where f.job_id = j.id);
   if v_ids is null then
     return 0;
   end if;
-  v_ids := :DISPATCH_POLICY_SCHEMA._lock_in_revision(v_ids, v_revisions);
+  v_ids := _lock_in_revision(v_ids, v_revisions);
   return (
     select count(*) from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(
-      v_ids, :DISPATCH_POLICY_SCHEMA._replaced_error()));
+      v_ids, _replaced_error()));
 end
 $$;

@@ -1,10 +1,10 @@
 -- Marks the in-flight rows of these jobs, so that the next sweep gives their slots back. To give them back here would lock
 -- limiters until the application's transaction commits, and stop all who use them. The rows are locked in the order in
 -- which releases lock them, because in another order the two deadlock.
-create or replace function :DISPATCH_POLICY_SCHEMA._leave_to_sweep(p_job_ids bigint[]) returns void
+create or replace function _leave_to_sweep(p_job_ids bigint[]) returns void
 language sql volatile as $$
-  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = '-infinity'
+  update in_flight_jobs f set missing_since = '-infinity'
   where f.job_id = any(array(
-    select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
+    select x.job_id from in_flight_jobs x
     where x.job_id = any(p_job_ids) order by x.job_id for update));
 $$;

@@ -2,16 +2,16 @@
 -- made here, full, as the router makes it. Raises if only a job can tell the numbers of a new bucket.
 --
 -- No arrival tells such a bucket that its gate was declared with other numbers. So it gets them here.
-create or replace function :DISPATCH_POLICY_SCHEMA._lock_bucket(
-  p_verb text, p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_gate text, p_key text, p_now timestamptz
+create or replace function _lock_bucket(
+  p_verb text, p_policy policies, p_gate text, p_key text, p_now timestamptz
 ) returns bigint language plpgsql as $$
 declare
-  v_limit jsonb := :DISPATCH_POLICY_SCHEMA._bucket_limit(p_verb, p_policy, p_gate, p_key);
+  v_limit jsonb := _bucket_limit(p_verb, p_policy, p_gate, p_key);
   v_version int := (p_policy).generation;
-  v_limiter :DISPATCH_POLICY_SCHEMA._private_limiters;
+  v_limiter limiters;
 begin
   loop
-    select l.* into v_limiter from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    select l.* into v_limiter from limiters l
     where l.policy_id = (p_policy).id and l.gate = p_gate and l.scope_key = coalesce(p_key, '') for no key update;
     exit when v_limiter.id is not null;
     if v_limit is null then
@@ -19,13 +19,13 @@ begin
         p_verb, quote_literal(left(coalesce(p_key, ''), 60)), quote_literal(p_gate) using errcode = 'DPARG';
     end if;
     -- a sweep may delete it before the next look, which locks it: so look again
-    perform :DISPATCH_POLICY_SCHEMA._make_limiters((p_policy).id, array[jsonb_populate_record(
-      null:::DISPATCH_POLICY_SCHEMA._private_news, jsonb_build_object('newest', jsonb_build_object(
+    perform _make_limiters((p_policy).id, array[jsonb_populate_record(
+      null::news, jsonb_build_object('newest', jsonb_build_object(
         'id', 0, 'version', v_version, 'key', coalesce(p_key, ''), 'limits', jsonb_build_array(v_limit))))],
       '{}', coalesce(p_now, clock_timestamp()));
   end loop;
-  if v_limiter.arrival_id = 0 and :DISPATCH_POLICY_SCHEMA._numbers_differ(v_limiter, v_limit) and v_limit is not null then
-    perform :DISPATCH_POLICY_SCHEMA._change_limiters(p_policy,
+  if v_limiter.arrival_id = 0 and _numbers_differ(v_limiter, v_limit) and v_limit is not null then
+    perform _change_limiters(p_policy,
       jsonb_build_object(v_limiter.id, jsonb_build_object('arrival_id', 0, 'version', v_version, 'limit', v_limit)),
       '{}', coalesce(p_now, clock_timestamp()));
   end if;

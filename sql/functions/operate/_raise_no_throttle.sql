@@ -1,7 +1,7 @@
 -- Raises, for `take` and `sync`: this gate has no bucket. A gate that is a throttle now may have limiters of its earlier
 -- kind, if its numbers depend on the job. Such a limiter changes with the next job of its key.
-create or replace function :DISPATCH_POLICY_SCHEMA._raise_no_throttle(
-  p_verb text, p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_gate text
+create or replace function _raise_no_throttle(
+  p_verb text, p_policy policies, p_gate text
 ) returns void language plpgsql as $$
 declare
   v_throttles text[] := array(

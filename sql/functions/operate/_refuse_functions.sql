@@ -1,5 +1,5 @@
 -- Raises if a limit, a scope or the weight of the policy is a function of the context. SQL would leave its old value in place.
-create or replace function :DISPATCH_POLICY_SCHEMA._refuse_functions(p_policy :DISPATCH_POLICY_SCHEMA._private_policies)
+create or replace function _refuse_functions(p_policy policies)
 returns void language plpgsql as $$
 declare
   v_functions text := (

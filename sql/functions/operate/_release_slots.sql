@@ -1,10 +1,10 @@
 -- Gives back the slots of one in-flight job, by Graphile Worker's id or the staged one, and records it in the audit. If
 -- admission and attempt are given, the slot is given back only if it still belongs to that admission and to no later
 -- attempt. A job that starts in between is released as one that runs.
-create or replace function :DISPATCH_POLICY_SCHEMA._release_slots(
+create or replace function _release_slots(
   p_job_id bigint, p_admission bigint, p_attempt int, p_reason text, p_by text
 ) returns table (matched int, changed int) language plpgsql
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
   v_slot record;
@@ -17,22 +17,22 @@ begin
         'revision', j.revision, 'task', j.task_identifier, 'queueName', j.queue_name, 'priority', j.priority, 'maxAttempts', j.max_attempts,
         'after', extract(epoch from greatest(j.run_at, clock_timestamp()) - clock_timestamp())) end as again
     into v_slot
-    from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-    join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id
-    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = f.partition_id
+    from in_flight_jobs f
+    join policies p on p.id = f.policy_id
+    join partitions q on q.id = f.partition_id
     left join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id
     where (f.job_id = p_job_id or f.staged_id = p_job_id)
       and coalesce(f.admission = p_admission and coalesce(f.attempt, 0) <= p_attempt, p_admission is null);
     exit when not found;
     matched := 1;
-    perform :DISPATCH_POLICY_SCHEMA._release(json_build_array(json_build_object(
+    perform _release(json_build_array(json_build_object(
       'job', v_slot.job_id, 'admission', v_slot.admission, 'attempt', v_slot.attempt, 'retry', v_slot.again)), null);
     changed := case when exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      select from in_flight_jobs f
       where f.job_id = v_slot.job_id and f.admission = v_slot.admission) then 0 else 1 end;
     exit when changed = 1;
   end loop;
-  perform :DISPATCH_POLICY_SCHEMA._audit('release_slots', v_slot.policy, v_slot.partition, null, null,
+  perform _audit('release_slots', v_slot.policy, v_slot.partition, null, null,
     jsonb_build_object('job_id', p_job_id), p_reason, p_by, matched, changed);
   return next;
 end

@@ -5,7 +5,7 @@
 --
 -- It has no `set search_path`, because the planner can put it into a view only without. Its body is parsed once, when it is
 -- made, and so names the same operators under any search_path.
-create or replace function :DISPATCH_POLICY_SCHEMA._shown_reason(
+create or replace function _shown_reason(
   policy_paused_until timestamptz, paused_until timestamptz, held_until timestamptz, breaker_until timestamptz,
   denied_reason text
 ) returns text language sql stable return

@@ -3,35 +3,35 @@
 -- out the partition, the job waits for the next tick of a process that has the policy.
 --
 -- A job that waits in Graphile Worker for a later time gives its slot back with the next sweep.
-create or replace function :DISPATCH_POLICY_SCHEMA._stage_again(p_job :DISPATCH_POLICY_SCHEMA.db_job)
+create or replace function _stage_again(p_job :DISPATCH_POLICY_SCHEMA.db_job)
 returns void language plpgsql as $$
 declare
   v_job record;
-  v_ids regclass := pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id');
+  v_ids regclass := pg_get_serial_sequence('staged_jobs', 'id');
 begin
   if (p_job).locked_at is null and (p_job).run_at > clock_timestamp() + interval '1 second' then
-    perform :DISPATCH_POLICY_SCHEMA._leave_to_sweep(array[(p_job).id]);
+    perform _leave_to_sweep(array[(p_job).id]);
   end if;
-  select case when :DISPATCH_POLICY_SCHEMA._is_ours(g.flags, g.created_at, g.key)
-      then :DISPATCH_POLICY_SCHEMA._staged_id_of((p_job).flags) end as staged_id, g.task_identifier, g.queue_name,
+  select case when _is_ours(g.flags, g.created_at, g.key)
+      then _staged_id_of((p_job).flags) end as staged_id, g.task_identifier, g.queue_name,
     p.name as policy, p.generation, p.definition, (p.definition ->> 'resolvesInSql')::boolean as resolves
   into v_job
   from :GRAPHILE_WORKER_SCHEMA.jobs g
-  join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = g.task_identifier
-  join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id and p.enabled
+  join policy_tasks t on t.task_identifier = g.task_identifier
+  join policies p on p.id = t.policy_id and p.enabled
     and (p.retries = 'restage' or (p_job).attempts = 0)   -- other retries go past the gates
   where g.id = (p_job).id
     and (p_job).locked_at is null and (p_job).attempts < (p_job).max_attempts and (p_job).run_at < 'infinity'
-    and :DISPATCH_POLICY_SCHEMA._staged_id_of((p_job).flags) is not null
-    and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = g.id)
+    and _staged_id_of((p_job).flags) is not null
+    and not exists (select from in_flight_jobs f where f.job_id = g.id)
     -- if a copy of it was staged, and its worker died before it completed, it has nothing left to do
     and not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
+      select from taken_over_jobs o
       where o.job_id = g.id and o.revision = (p_job).revision);
   if not found then
     return;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._stage_parked(
+  perform _stage_parked(
     v_job.policy, v_job.generation,
     -- An id that was never given comes from a forged flag, and would be another job's one day. An adopted job has the
     -- id that it had in Graphile Worker before. A flag that was copied names another job: under its id, this one would
@@ -43,7 +43,7 @@ begin
     (p_job).id, (p_job).revision, v_job.task_identifier, (p_job).payload, v_job.queue_name, (p_job).run_at,
     (p_job).priority, (p_job).max_attempts, v_job.definition,
     case when v_job.resolves
-      then :DISPATCH_POLICY_SCHEMA._path_key(v_job.definition, (p_job).payload, v_job.task_identifier) end);
+      then _path_key(v_job.definition, (p_job).payload, v_job.task_identifier) end);
 -- It has no key, and fails at its start with the same message. Or PostgreSQL cannot read a text in it, as in _key_or_null:
 -- then it goes by its gates when it starts.
 exception when sqlstate 'DPKEY' or data_exception then null;

@@ -1,18 +1,18 @@
 -- The dry run of a verb for a partition, a policy or all policies: how many policies or partitions match, and what they have.
-create or replace function :DISPATCH_POLICY_SCHEMA._would_reach(
+create or replace function _would_reach(
   p_policy text, p_partition text, p_all boolean, out matched int, out partitions int, out staged int, out in_flight int
 ) language plpgsql as $$
 begin
   if p_partition is not null then
-    perform :DISPATCH_POLICY_SCHEMA._policy(p_policy);
+    perform _policy(p_policy);
     select r.partitions, r.partitions, r.staged, r.in_flight into matched, partitions, staged, in_flight
-    from :DISPATCH_POLICY_SCHEMA._reach(
-      p_policy, array[:DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partition)]) r;
+    from _reach(
+      p_policy, array[_partition_id(p_policy, p_partition)]) r;
   else
     select count(*), coalesce(sum(r.partitions), 0), coalesce(sum(r.staged), 0), coalesce(sum(r.in_flight), 0)
     into matched, partitions, staged, in_flight
-    from :DISPATCH_POLICY_SCHEMA._targets(p_policy, p_all) t
-    cross join lateral :DISPATCH_POLICY_SCHEMA._reach(t.name, null) r;
+    from _targets(p_policy, p_all) t
+    cross join lateral _reach(t.name, null) r;
   end if;
 end
 $$;

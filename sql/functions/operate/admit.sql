@@ -7,41 +7,41 @@ create or replace function :DISPATCH_POLICY_SCHEMA.admit(
   policy text, count int, partition text default null, reason text default null, by text default null,
   now timestamptz default null, dry_run boolean default false
 ) returns table (matched int, changed int, not_due int) language plpgsql
-security definer set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '2s' as $$
 #variable_conflict use_column
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(admit.policy);
+  v_policy policies := _policy(admit.policy);
   v_now timestamptz := coalesce(admit.now, clock_timestamp());
   v_partition_ids uuid[];
   v_limiter_ids bigint[];
-  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
-  v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
+  v_limiters room_before[];
+  v_candidates candidate[];
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_now('admit', admit.now);
+  perform _check_now('admit', admit.now);
   if admit.count is null or admit.count < 1 then
     raise exception 'dispatch_policy: admit: count is %, expected 1 or more', coalesce(admit.count::text, 'null')
       using errcode = 'DPARG';
   end if;
   -- It routes only if it must: no other router gets the turn before the caller's transaction ends. It does not set
   -- limiters' wake_at, because that locks limiters out of order, and it goes on to lock others.
-  if exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = admit.policy) then
-    perform :DISPATCH_POLICY_SCHEMA._route(admit.policy, admit.now, 10000, false, false);
+  if exists (select from arrivals a where a.policy = admit.policy) then
+    perform _route(admit.policy, admit.now, 10000, false, false);
   end if;
   changed := 0;
   -- to count all of 500,000 took 125 ms, now 9
   not_due := (
     select count(*) from (
-      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.partition_id in (select :DISPATCH_POLICY_SCHEMA._partitions_of(v_policy, admit.partition))
+      select from staged_jobs s
+      where s.partition_id in (select _partitions_of(v_policy, admit.partition))
         and not s.due and coalesce(s.retry_at, s.run_at) > v_now
       limit 10000
     ) s);
   if admit.dry_run then
     matched := (
       select count(*) from (
-        select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-        where s.partition_id in (select :DISPATCH_POLICY_SCHEMA._partitions_of(v_policy, admit.partition))
+        select from staged_jobs s
+        where s.partition_id in (select _partitions_of(v_policy, admit.partition))
           and (s.due or coalesce(s.retry_at, s.run_at) <= v_now)
         limit admit.count
       ) s);
@@ -49,43 +49,43 @@ begin
     return;
   end if;
   v_partition_ids := array(
-    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
-    where q.id in (select :DISPATCH_POLICY_SCHEMA._partitions_of(v_policy, admit.partition)) and q.due_at <= v_now
+    select q.id from partitions q
+    where q.id in (select _partitions_of(v_policy, admit.partition)) and q.due_at <= v_now
       -- a partition whose jobs were removed is due until a tick looks at it
       and (exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id and s.due)
+          select from staged_jobs s where s.partition_id = q.id and s.due)
         or exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          select from staged_jobs s
           where s.partition_id = q.id and not s.due and coalesce(s.retry_at, s.run_at) <= v_now))
     order by q.due_at limit admit.count
     for no key update skip locked);
-  perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
+  perform _promote(v_partition_ids, v_now);
   begin
-    v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids);
-    perform :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(v_limiter_ids);
+    v_limiter_ids := _limiters_of(v_partition_ids);
+    perform _lock_limiters_soon(v_limiter_ids);
   exception when lock_not_available or deadlock_detected then
     -- it leaves partitions that use a locked limiter; the others go
-    v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_available_limiters(
-      :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids));
+    v_limiter_ids := _lock_available_limiters(
+      _limiters_of(v_partition_ids));
     v_partition_ids := array(
-      select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      select q.id from partitions q
       where q.id = any(v_partition_ids) and not q.limiter_ids && v_limiter_ids);
-    v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids);
+    v_limiter_ids := _limiters_of(v_partition_ids);
   end;
   if admit.now is null then
     v_now := clock_timestamp();
   end if;
-  v_partition_ids := :DISPATCH_POLICY_SCHEMA._expire(admit.policy, v_partition_ids, v_now);
+  v_partition_ids := _expire(admit.policy, v_partition_ids, v_now);
   v_limiters := array(
-    select l from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, v_limiter_ids, v_now, false) l);
-  v_candidates := array(select c from :DISPATCH_POLICY_SCHEMA._first_due(
+    select l from _rooms_of(v_policy.id, v_limiter_ids, v_now, false) l);
+  v_candidates := array(select c from _first_due(
     v_partition_ids, admit.count, admit.count) c);
   matched := (select count(*) from unnest(v_candidates) c where c.chosen);
   if v_partition_ids <> '{}' then
-    changed := (select a.admitted from :DISPATCH_POLICY_SCHEMA._admit_claimed(
-      v_policy, :DISPATCH_POLICY_SCHEMA._claimed(v_partition_ids), v_limiters, v_candidates, v_now, true, null) a);
+    changed := (select a.admitted from _admit_claimed(
+      v_policy, _claimed(v_partition_ids), v_limiters, v_candidates, v_now, true, null) a);
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._audit('admit', admit.policy, admit.partition, null, null,
+  perform _audit('admit', admit.policy, admit.partition, null, null,
     jsonb_build_object('count', admit.count), admit.reason, admit.by, matched, changed);
   return next;
 end

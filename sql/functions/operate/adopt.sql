@@ -12,11 +12,11 @@ create or replace function :DISPATCH_POLICY_SCHEMA.adopt(
   task text, count int default 2000, after bigint default 0, reason text default null, by text default null,
   dry_run boolean default false
 ) returns table (matched int, changed int, last_id bigint) language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
-  v_jobs :DISPATCH_POLICY_SCHEMA._private_waiting_job[];
+  v_policy policies;
+  v_jobs waiting_job[];
   v_turn_of int;   -- whose turn this session has
 begin
   if adopt.count is null or adopt.count < 1 then
@@ -24,11 +24,11 @@ begin
       coalesce(adopt.count::text, 'null') using errcode = 'DPARG';
   end if;
   loop
-    select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p
-    join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
+    select p.* into v_policy from policies p
+    join policy_tasks t on t.policy_id = p.id
     where t.task_identifier = adopt.task;
     exit when adopt.dry_run or v_policy.id is not distinct from v_turn_of;
-    perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'adopt');
+    perform _lock_turn(v_policy.id, 'adopt');
     v_turn_of := v_policy.id;
   end loop;
   if v_policy.id is null then
@@ -39,14 +39,14 @@ begin
       quote_literal(v_policy.name) using errcode = 'DPARG';
   end if;
   if coalesce(adopt.dry_run, false) then
-    v_jobs := :DISPATCH_POLICY_SCHEMA._waiting_jobs(v_policy, adopt.task, coalesce(adopt.after, 0), adopt.count);
+    v_jobs := _waiting_jobs(v_policy, adopt.task, coalesce(adopt.after, 0), adopt.count);
     return query select cardinality(v_jobs), 0, v_jobs[cardinality(v_jobs)].id;
     return;
   end if;
   select a.matched, a.changed, a.last_id into matched, changed, last_id
-  from :DISPATCH_POLICY_SCHEMA._adopt(v_policy, adopt.task, coalesce(adopt.after, 0), adopt.count) a;
+  from _adopt(v_policy, adopt.task, coalesce(adopt.after, 0), adopt.count) a;
   if matched > 0 then
-    perform :DISPATCH_POLICY_SCHEMA._audit('adopt', v_policy.name, null, null, null,
+    perform _audit('adopt', v_policy.name, null, null, null,
       jsonb_build_object('task', adopt.task, 'after', adopt.after, 'last_id', last_id), adopt.reason, adopt.by, matched,
       changed);
   end if;

@@ -24,7 +24,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.cancel(
   ids bigint[] default null, policy text default null, partition text default null, reason text default null,
   by text default null, dry_run boolean default false, count int default 500, after bigint default 0
 ) returns table (matched int, changed int, running int, more boolean, last_id bigint) language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
   v_by text := coalesce(cancel.by, session_user);
@@ -44,24 +44,24 @@ begin
     raise exception 'dispatch_policy: cancel: count is %, expected 1 or more', coalesce(cancel.count::text, 'null')
       using errcode = 'DPARG';
   elsif cancel.policy is not null then
-    perform :DISPATCH_POLICY_SCHEMA._policy(cancel.policy);
+    perform _policy(cancel.policy);
   end if;
   more := false;
   if coalesce(cancel.dry_run, false) then
     select count(*), 0, count(*) filter (where c.runs) into matched, changed, running
-    from :DISPATCH_POLICY_SCHEMA._cancellable(cancel.ids, cancel.policy, cancel.partition) c where not c.ended;
+    from _cancellable(cancel.ids, cancel.policy, cancel.partition) c where not c.ended;
     matched := matched + (
-      select count(*) from :DISPATCH_POLICY_SCHEMA._removable(cancel.ids, null, cancel.policy, cancel.partition) r);
+      select count(*) from _removable(cancel.ids, null, cancel.policy, cancel.partition) r);
     return next;
     return;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._check_isolation('cancel');
+  perform _check_isolation('cancel');
   for v_nth in 1 .. 5 loop
     if v_nth = 1 then
-      v_look := :DISPATCH_POLICY_SCHEMA._cancel_look(
+      v_look := _cancel_look(
         cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason, cancel.count, coalesce(cancel.after, 0));
     else
-      v_look := :DISPATCH_POLICY_SCHEMA._cancel_second_look(
+      v_look := _cancel_second_look(
         cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason, cancel.count, coalesce(cancel.after, 0));
     end if;
     v_removed := v_removed + v_look.removed;
@@ -78,7 +78,7 @@ begin
   changed := v_removed + cardinality(v_ended || v_told);
   matched := changed + cardinality(v_known);
   running := cardinality(v_told);
-  perform :DISPATCH_POLICY_SCHEMA._audit('cancel', cancel.policy, cancel.partition, null, null,
+  perform _audit('cancel', cancel.policy, cancel.partition, null, null,
     jsonb_build_object('ids', cancel.ids, 'running', running), cancel.reason, cancel.by, matched, changed);
   return next;
 end

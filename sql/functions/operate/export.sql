@@ -8,7 +8,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.export(
   policy text default null, partition text default null, ids bigint[] default null, after bigint default 0,
   count int default 500, reason text default null, by text default null
 ) returns setof :DISPATCH_POLICY_SCHEMA.exported_job language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
   v_ids bigint[];
@@ -24,22 +24,22 @@ begin
       using errcode = 'DPARG';
   end if;
   if export.policy is not null then
-    perform :DISPATCH_POLICY_SCHEMA._policy(export.policy);
+    perform _policy(export.policy);
   end if;
   if export.partition is not null then
     v_ids := array(
-      select s.id from :DISPATCH_POLICY_SCHEMA._staged_in(export.policy, export.partition) s
+      select s.id from _staged_in(export.policy, export.partition) s
       where s.id > coalesce(export.after, 0) and (export.ids is null or s.id = any(export.ids))
       order by s.id limit export.count);
   else
     v_ids := array(
-      select s.id from :DISPATCH_POLICY_SCHEMA._staged_of(export.policy) s
+      select s.id from _staged_of(export.policy) s
       where s.id > coalesce(export.after, 0) and (export.ids is null or s.id = any(export.ids))
       order by s.id limit export.count);
   end if;
-  v_rows := array(select e from :DISPATCH_POLICY_SCHEMA._exported(v_ids) e);
+  v_rows := array(select e from _exported(v_ids) e);
   if cardinality(v_rows) > 0 then
-    perform :DISPATCH_POLICY_SCHEMA._audit('export', export.policy, export.partition, null, null,
+    perform _audit('export', export.policy, export.partition, null, null,
       jsonb_build_object('ids', export.ids, 'after', export.after), export.reason, export.by, cardinality(v_rows), 0);
   end if;
   return query select (u).* from unnest(v_rows) u;

@@ -7,7 +7,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.hold(
   policy text, partition text default null, until timestamptz default null, reason text default null, by text default null,
   "for" interval default null, gate text default null, key text default null, dry_run boolean default false
 ) returns table (matched int, changed int, stored boolean, partitions int, staged int, in_flight int) language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
@@ -24,25 +24,25 @@ begin
       coalesce(v_until::text, 'null') using errcode = 'DPARG';
   end if;
   if hold.gate is not null then
-    perform :DISPATCH_POLICY_SCHEMA._check_until('hold', v_until, v_now, 'to end the hold of a key, clear its limit');
-    select s.* into matched, changed, stored, partitions, staged, in_flight from :DISPATCH_POLICY_SCHEMA._hold_key(
+    perform _check_until('hold', v_until, v_now, 'to end the hold of a key, clear its limit');
+    select s.* into matched, changed, stored, partitions, staged, in_flight from _hold_key(
       hold.policy, hold.gate, hold.key, v_until, hold.reason, hold.by, v_now, v_dry_run) s;
   else
     if hold."for" is distinct from '0' then   -- a length of 0 stops nothing, but the partition is probed
-      perform :DISPATCH_POLICY_SCHEMA._check_until('hold', v_until, v_now, 'to end a hold, resume the partition');
+      perform _check_until('hold', v_until, v_now, 'to end a hold, resume the partition');
     end if;
     if v_dry_run then
-      perform :DISPATCH_POLICY_SCHEMA._check_key(hold.partition);
+      perform _check_key(hold.partition);
       select w.matched, 0, w.matched = 0, w.partitions, w.staged, w.in_flight
       into matched, changed, stored, partitions, staged, in_flight
-      from :DISPATCH_POLICY_SCHEMA._would_reach(hold.policy, hold.partition, false) w;
+      from _would_reach(hold.policy, hold.partition, false) w;
     else
-      select s.matched, s.changed, s.stored into matched, changed, stored from :DISPATCH_POLICY_SCHEMA._stop_partition(
+      select s.matched, s.changed, s.stored into matched, changed, stored from _stop_partition(
         hold.policy, hold.partition, null, v_until, hold.reason, hold.by) s;
     end if;
   end if;
   if not v_dry_run then
-    perform :DISPATCH_POLICY_SCHEMA._audit('hold', hold.policy, hold.partition, hold.gate, hold.key,
+    perform _audit('hold', hold.policy, hold.partition, hold.gate, hold.key,
       jsonb_build_object('until', v_until), hold.reason, hold.by, matched, changed);
   end if;
   return next;

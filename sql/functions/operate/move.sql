@@ -17,12 +17,12 @@ create or replace function :DISPATCH_POLICY_SCHEMA.move(
   policy text, partition text, to_partition text default null, to_policy text default null, ids bigint[] default null,
   count int default 500, reason text default null, by text default null, dry_run boolean default false
 ) returns table (matched int, changed int) language plpgsql
-security definer set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '900ms' as $$   -- as remove_policy: less than PostgreSQL takes to look for a deadlock
 #variable_conflict use_column
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(move.policy);
-  v_into :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(coalesce(move.to_policy, move.policy));
+  v_policy policies := _policy(move.policy);
+  v_into policies := _policy(coalesce(move.to_policy, move.policy));
   v_ids bigint[];
   v_tasks text[];
 begin
@@ -35,25 +35,25 @@ begin
     raise exception 'dispatch_policy: move: to_partition is %, to_policy is %, expected another partition or another policy',
       coalesce(quote_literal(move.to_partition), 'null'), coalesce(quote_literal(move.to_policy), 'null') using errcode = 'DPARG';
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._check_key(move.to_partition);
+  perform _check_key(move.to_partition);
   changed := 0;
   if coalesce(move.dry_run, false) then
     select count(*), array_agg(distinct s.task_identifier) into matched, v_tasks
-    from :DISPATCH_POLICY_SCHEMA._staged_in(move.policy, move.partition) s
+    from _staged_in(move.policy, move.partition) s
     where move.ids is null or s.id = any(move.ids);
     -- so that nobody counts jobs that cannot move, and no step moves some of them
-    perform :DISPATCH_POLICY_SCHEMA._refuse_tasks('move', v_into, v_tasks) where v_into.id <> v_policy.id;
+    perform _refuse_tasks('move', v_into, v_tasks) where v_into.id <> v_policy.id;
     return next;
     return;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._check_isolation('move');
-  perform :DISPATCH_POLICY_SCHEMA._lock_partition(v_policy.id, move.policy, move.partition);
-  v_ids := :DISPATCH_POLICY_SCHEMA._lock_staged_in(move.policy, move.partition, move.ids, move.count);
+  perform _check_isolation('move');
+  perform _lock_partition(v_policy.id, move.policy, move.partition);
+  v_ids := _lock_staged_in(move.policy, move.partition, move.ids, move.count);
   matched := cardinality(v_ids);
   if matched > 0 then
-    changed := :DISPATCH_POLICY_SCHEMA._move(v_policy, v_into, move.to_partition, v_ids);
+    changed := _move(v_policy, v_into, move.to_partition, v_ids);
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._audit('move', move.policy, move.partition, null, null,
+  perform _audit('move', move.policy, move.partition, null, null,
     jsonb_build_object('to_policy', v_into.name, 'to_partition', move.to_partition, 'ids', move.ids), move.reason, move.by,
     matched, changed);
   return next;

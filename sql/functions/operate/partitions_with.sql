@@ -15,11 +15,11 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.partitions_with(
   policy text, "where" jsonb, behind uuid, most int, most_read int
 ) returns table (keys text[], goes_on uuid, read int) language plpgsql stable
-security definer set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off   -- else it may sort all before the first
 as $$
 declare
-  v_policy_id int := (select p.id from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = partitions_with.policy);
+  v_policy_id int := (select p.id from policies p where p.name = partitions_with.policy);
   v_part text := coalesce(left(partitions_with.behind::text, 3), '000');   -- the 4,096th in which it begins
   v_after uuid := rpad(v_part, 32, '0')::uuid;
   v_ids uuid[] := '{}';
@@ -27,11 +27,11 @@ declare
 begin
   keys := '{}';
   read := 0;
-  select q.id into v_row from :DISPATCH_POLICY_SCHEMA._private_partitions q
+  select q.id into v_row from partitions q
   where q.id = partitions_with.behind and q.policy_id = v_policy_id and q.context @> partitions_with."where";
   v_after := coalesce(v_row.id, v_after);
   for v_row in
-    select q.id, q.policy_id, q.key, q.context from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    select q.id, q.policy_id, q.key, q.context from partitions q
     where q.id > v_after and v_policy_id is not null order by q.id
   loop
     if read >= partitions_with.most_read and left(v_row.id::text, 3) > v_part then

@@ -17,13 +17,13 @@ create or replace function :DISPATCH_POLICY_SCHEMA.refresh_context(
   policy text, context jsonb, partition text default null, "where" jsonb default null, reason text default null,
   by text default null, dry_run boolean default false
 ) returns table (matched int, changed int, partitions int, staged int, in_flight int) language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(refresh_context.policy);
+  v_policy policies := _policy(refresh_context.policy);
   v_ids uuid[];
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_isolation('refresh_context');
+  perform _check_isolation('refresh_context');
   if jsonb_typeof(refresh_context.context) is distinct from 'object' then
     raise exception 'dispatch_policy: refresh_context: context is %, expected an object, such as {"plan": "pro"}',
       coalesce(left(refresh_context.context::text, 60), 'null') using errcode = 'DPARG';
@@ -32,37 +32,37 @@ begin
       left(refresh_context."where"::text, 60) using errcode = 'DPARG';
   end if;
   if refresh_context.dry_run then
-    perform :DISPATCH_POLICY_SCHEMA._refuse_functions(v_policy);
+    perform _refuse_functions(v_policy);
     v_ids := array(
-      select c.id from :DISPATCH_POLICY_SCHEMA._contexts_to_refresh(
+      select c.id from _contexts_to_refresh(
         v_policy.name, refresh_context.partition, refresh_context."where", null, null) c
       where c.fits);
     matched := cardinality(v_ids);
     changed := 0;
     select r.partitions, r.staged, r.in_flight into partitions, staged, in_flight
-    from :DISPATCH_POLICY_SCHEMA._reach(v_policy.name, v_ids) r;
+    from _reach(v_policy.name, v_ids) r;
     return next;
     return;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
-  v_policy := :DISPATCH_POLICY_SCHEMA._policy(refresh_context.policy);
-  perform :DISPATCH_POLICY_SCHEMA._refuse_functions(v_policy);
+  perform _lock_turn(v_policy.id, 'limits');
+  v_policy := _policy(refresh_context.policy);
+  perform _refuse_functions(v_policy);
   with asked as materialized (
     select c.id, c.key, c.context, c.context || refresh_context.context as refreshed
-    from :DISPATCH_POLICY_SCHEMA._contexts_to_refresh(
+    from _contexts_to_refresh(
       v_policy.name, refresh_context.partition, refresh_context."where", null, null) c
     where c.fits
   ),
   appended as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, version, context, weight, limits)
+    insert into arrivals (policy, partition_id, key, version, context, weight, limits)
     select v_policy.name, a.id, a.key, v_policy.generation, a.refreshed, (v_policy.definition ->> 'weight')::float8,
-      :DISPATCH_POLICY_SCHEMA._constant_limits(v_policy.definition)
+      _constant_limits(v_policy.definition)
     from asked a where a.refreshed <> a.context
     returning 1
   )
   select (select count(*) from asked), (select count(*) from appended) into matched, changed;
-  perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
-  perform :DISPATCH_POLICY_SCHEMA._audit('refresh_context', v_policy.name, refresh_context.partition, null, null, null,
+  perform _notify(v_policy.name);
+  perform _audit('refresh_context', v_policy.name, refresh_context.partition, null, null, null,
     refresh_context.reason, refresh_context.by, matched, changed);
   return next;
 end

@@ -11,13 +11,13 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.release_slots(
   job_id bigint, reason text default null, by text default null
 ) returns table (matched int, changed int) language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 begin
   if release_slots.job_id is null then
     raise exception 'dispatch_policy: release_slots: job_id is null, expected the id of a job' using errcode = 'DPARG';
   end if;
-  return query select s.matched, s.changed from :DISPATCH_POLICY_SCHEMA._release_slots(
+  return query select s.matched, s.changed from _release_slots(
     release_slots.job_id, null, null, release_slots.reason, release_slots.by) s;
 end
 $$;

@@ -16,7 +16,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.remove(
   reason text default null, by text default null, dry_run boolean default false, count int default 500,
   after bigint default 0
 ) returns table (matched int, changed int, more boolean, last_id bigint) language plpgsql
-security definer set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_custom_plan as $$   -- each of the ways to name jobs has a plan of its own
 #variable_conflict use_column
 declare
@@ -31,14 +31,14 @@ begin
     raise exception 'dispatch_policy: remove: count is %, expected 1 or more', coalesce(remove.count::text, 'null')
       using errcode = 'DPARG';
   elsif remove.policy is not null then
-    perform :DISPATCH_POLICY_SCHEMA._policy(remove.policy);
+    perform _policy(remove.policy);
   end if;
   changed := 0;
   more := false;
   if coalesce(remove.dry_run, false) then
     matched := (
       select count(*)
-      from :DISPATCH_POLICY_SCHEMA._removable(remove.ids, remove.job_key, remove.policy, remove.partition) r);
+      from _removable(remove.ids, remove.job_key, remove.policy, remove.partition) r);
     return next;
     return;
   end if;
@@ -47,22 +47,22 @@ begin
   loop
     v_page := array(
       select r.id
-      from :DISPATCH_POLICY_SCHEMA._removable(remove.ids, remove.job_key, remove.policy, remove.partition) r
+      from _removable(remove.ids, remove.job_key, remove.policy, remove.partition) r
       where r.id > v_after order by r.id limit remove.count - cardinality(v_ids));
     exit when v_page = '{}';
     v_after := v_page[cardinality(v_page)];
     last_id := v_after;
-    v_ids := v_ids || :DISPATCH_POLICY_SCHEMA._lock_available_staged(v_page);
+    v_ids := v_ids || _lock_available_staged(v_page);
   end loop;
   more := cardinality(v_ids) = remove.count;
   -- one that somebody moved to another partition before it was locked stays
   v_ids := array(
     select r.id
-    from :DISPATCH_POLICY_SCHEMA._removable(remove.ids, remove.job_key, remove.policy, remove.partition) r
+    from _removable(remove.ids, remove.job_key, remove.policy, remove.partition) r
     where r.id = any(v_ids));
   matched := cardinality(v_ids);
-  changed := :DISPATCH_POLICY_SCHEMA._remove_staged(v_ids, null, null);
-  perform :DISPATCH_POLICY_SCHEMA._audit('remove', remove.policy, remove.partition, null, null,
+  changed := _remove_staged(v_ids, null, null);
+  perform _audit('remove', remove.policy, remove.partition, null, null,
     jsonb_build_object('ids', remove.ids, 'job_key', remove.job_key), remove.reason, remove.by, matched, changed);
   return next;
 end

@@ -15,11 +15,11 @@ create or replace function :DISPATCH_POLICY_SCHEMA.remove_policy(
   policy text, "into" text default null, count int default 500, reason text default null, by text default null,
   dry_run boolean default false
 ) returns table (matched int, changed int, removed boolean) language plpgsql
-security definer set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '900ms' as $$   -- as _lock_out: it waits for passes
 #variable_conflict use_column
 declare
-  v_into :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_into policies;
 begin
   if remove_policy.count is null or remove_policy.count < 1 then
     raise exception 'dispatch_policy: remove_policy: count is %, expected 1 or more',
@@ -29,29 +29,29 @@ begin
       using errcode = 'DPARG';
   end if;
   if remove_policy."into" is not null then
-    v_into := :DISPATCH_POLICY_SCHEMA._policy(remove_policy."into");
+    v_into := _policy(remove_policy."into");
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._check_isolation('remove_policy');
+  perform _check_isolation('remove_policy');
   matched := (
-    select count(*) from (select from :DISPATCH_POLICY_SCHEMA._staged_of(remove_policy.policy) s limit 10000) s);
+    select count(*) from (select from _staged_of(remove_policy.policy) s limit 10000) s);
   if matched = 0 and not exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = remove_policy.policy) then
-    perform :DISPATCH_POLICY_SCHEMA._policy(remove_policy.policy);
+    select from arrivals a where a.policy = remove_policy.policy) then
+    perform _policy(remove_policy.policy);
   end if;
   changed := 0;
   removed := false;
   if not coalesce(remove_policy.dry_run, false) then
-    perform :DISPATCH_POLICY_SCHEMA._lock_turn(0, 'declare');   -- no process declares it meanwhile
-    perform :DISPATCH_POLICY_SCHEMA._stop_passes(remove_policy.policy);
-    perform :DISPATCH_POLICY_SCHEMA._refuse_removal(remove_policy.policy, case when v_into.id is null then matched else 0 end);
+    perform _lock_turn(0, 'declare');   -- no process declares it meanwhile
+    perform _stop_passes(remove_policy.policy);
+    perform _refuse_removal(remove_policy.policy, case when v_into.id is null then matched else 0 end);
     if matched > 0 then
-      changed := :DISPATCH_POLICY_SCHEMA._move_to_policy(
-        'remove_policy', v_into, null, :DISPATCH_POLICY_SCHEMA._lock_staged(remove_policy.policy, remove_policy.count));
+      changed := _move_to_policy(
+        'remove_policy', v_into, null, _lock_staged(remove_policy.policy, remove_policy.count));
     else
-      removed := :DISPATCH_POLICY_SCHEMA._forget_policy(remove_policy.policy, 20 * remove_policy.count);
+      removed := _forget_policy(remove_policy.policy, 20 * remove_policy.count);
     end if;
     if changed > 0 or removed then
-      perform :DISPATCH_POLICY_SCHEMA._audit('remove_policy', remove_policy.policy, null, null, null,
+      perform _audit('remove_policy', remove_policy.policy, null, null, null,
         jsonb_build_object('into', remove_policy."into", 'removed', removed), remove_policy.reason, remove_policy.by,
         matched, changed);
     end if;

@@ -8,42 +8,42 @@ create or replace function :DISPATCH_POLICY_SCHEMA.resume(
   policy text default null, partition text default null, reason text default null, by text default null,
   "all" boolean default false, dry_run boolean default false
 ) returns table (matched int, changed int, partitions int, staged int, in_flight int) language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(resume.policy, resume.partition);
+  v_id uuid := _partition_id(resume.policy, resume.partition);
   v_known boolean;
   v_unrouted int;
 begin
   if resume.dry_run then
     select w.matched, 0, w.partitions, w.staged, w.in_flight into matched, changed, partitions, staged, in_flight
-    from :DISPATCH_POLICY_SCHEMA._would_reach(resume.policy, resume.partition, resume."all") w;
+    from _would_reach(resume.policy, resume.partition, resume."all") w;
     if resume.partition is not null then   -- a stop may wait for the first job of its partition
-      matched := exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id)::int + (
-        select count(*) from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+      matched := exists (select from partitions q where q.id = v_id)::int + (
+        select count(*) from arrivals a
         where a.policy = resume.policy and a.pause is not null and a.partition_id = v_id);
     end if;
     return next;
     return;
   end if;
   if resume.partition is not null then
-    perform :DISPATCH_POLICY_SCHEMA._policy(resume.policy);
-    perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
+    perform _policy(resume.policy);
+    perform from partitions q where q.id = v_id for no key update;
     v_known := found;
     -- The partition may not exist yet, and its pause may be an arrival. If a router has it locked, this waits for the
     -- router, which never waits for this: it skips arrivals that are locked.
-    delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    delete from arrivals a
     where a.policy = resume.policy and a.pause is not null and a.partition_id = v_id;
     get diagnostics v_unrouted = row_count;
     if not v_known then   -- it may exist by now, and be paused
-      perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
+      perform from partitions q where q.id = v_id for no key update;
     end if;
     with target as materialized (
       select q.id, q.stopped_until > '-infinity' or q.probing as stopped
-      from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id
+      from partitions q where q.id = v_id
     ),
     resumed as (
-      update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+      update partitions q set
         paused_until = '-infinity', held_until = '-infinity', breaker_until = '-infinity',
         stopped_by = null, stop_reason = null, breaker_reason = null,
         denied_until = case when q.probe_job_id is null then q.denied_until else '-infinity' end,
@@ -52,26 +52,26 @@ begin
       from target t where q.id = t.id and t.stopped returning 1
     )
     select (select count(*) from target) + v_unrouted, (select count(*) from resumed) + v_unrouted into matched, changed;
-    perform :DISPATCH_POLICY_SCHEMA._record_stop(p.id, v_id, k.reason, '-infinity', clock_timestamp())
-    from :DISPATCH_POLICY_SCHEMA._policy(resume.policy) p cross join (values ('paused'), ('held'), ('breaker_open')) k (reason);
+    perform _record_stop(p.id, v_id, k.reason, '-infinity', clock_timestamp())
+    from _policy(resume.policy) p cross join (values ('paused'), ('held'), ('breaker_open')) k (reason);
   else
     if resume."all" then
-      perform :DISPATCH_POLICY_SCHEMA._lock_all_policies('resume');
-      delete from :DISPATCH_POLICY_SCHEMA._private_pause_of_all;
+      perform _lock_all_policies('resume');
+      delete from pause_of_all;
     end if;
-    with target as (select t.id, t.paused_until from :DISPATCH_POLICY_SCHEMA._targets(resume.policy, resume."all") t),
+    with target as (select t.id, t.paused_until from _targets(resume.policy, resume."all") t),
     resumed as (
-      update :DISPATCH_POLICY_SCHEMA._private_policies p
+      update policies p
       set paused_until = '-infinity', paused_by = null, pause_reason = null, paused_with_all = false
       from target t where p.id = t.id returning t.paused_until > '-infinity' as changed
     )
     select count(*), count(*) filter (where r.changed) into matched, changed from resumed r;
-    perform :DISPATCH_POLICY_SCHEMA._record_stop(t.id, null, 'paused', '-infinity', clock_timestamp())
-    from :DISPATCH_POLICY_SCHEMA._targets(resume.policy, resume."all") t;
+    perform _record_stop(t.id, null, 'paused', '-infinity', clock_timestamp())
+    from _targets(resume.policy, resume."all") t;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._audit('resume', resume.policy, resume.partition, null, null, null, resume.reason,
+  perform _audit('resume', resume.policy, resume.partition, null, null, null, resume.reason,
     resume.by, matched, changed);
-  perform :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
+  perform _notify(p.name) from policies p
   where resume.policy is null or p.name = resume.policy;
   return next;
 end

@@ -17,7 +17,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.retry(
   until timestamptz default null, error text default null, count int default 1000, reason text default null,
   by text default null, dry_run boolean default false
 ) returns table (matched int, changed int) language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
   v_tasks text[];
@@ -41,13 +41,13 @@ begin
   end if;
   if retry.policy is not null then
     v_tasks := array(
-      select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
-      where t.policy_id = (:DISPATCH_POLICY_SCHEMA._policy(retry.policy)).id);
-    v_partition_id := :DISPATCH_POLICY_SCHEMA._partition_id(retry.policy, retry.partition);
-    v_mark := :DISPATCH_POLICY_SCHEMA._mark_of(v_partition_id);
+      select t.task_identifier from policy_tasks t
+      where t.policy_id = (_policy(retry.policy)).id);
+    v_partition_id := _partition_id(retry.policy, retry.partition);
+    v_mark := _mark_of(v_partition_id);
     if exists (   -- there is a pair among some 100,000
-      select from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.id between :DISPATCH_POLICY_SCHEMA._marked_id(v_mark, '0') and :DISPATCH_POLICY_SCHEMA._marked_id(v_mark, 'f')
+      select from partitions q
+      where q.id between _marked_id(v_mark, '0') and _marked_id(v_mark, 'f')
         and q.id <> v_partition_id
     ) then
       raise exception 'dispatch_policy: retry: another partition has the same mark as %: give the ids of the jobs',
@@ -58,13 +58,13 @@ begin
     select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j
     where j.locked_at is null and j.attempts >= j.max_attempts
       and (retry.ids is null or j.id = any(retry.ids)
-        or (:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) = any(retry.ids)
-          and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key)))
-      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
-      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = j.key)
-      and (retry.ids is not null or not :DISPATCH_POLICY_SCHEMA._is_replaced(j.flags, j.key, j.last_error))
+        or (_staged_id_of(j.flags) = any(retry.ids)
+          and _is_ours(j.flags, j.created_at, j.key)))
+      and not exists (select from in_flight_jobs f where f.job_id = j.id)
+      and not exists (select from staged_jobs s where s.job_key = j.key)
+      and (retry.ids is not null or not _is_replaced(j.flags, j.key, j.last_error))
       and (retry.policy is null or j.task_identifier = any(v_tasks))
-      and (retry.partition is null or :DISPATCH_POLICY_SCHEMA._partition_mark(j.flags) = v_mark)
+      and (retry.partition is null or _partition_mark(j.flags) = v_mark)
       and (retry.since is null or j.updated_at >= retry.since)
       and (retry.until is null or j.updated_at < retry.until)
       and (retry.error is null or strpos(j.last_error, retry.error) > 0)
@@ -74,7 +74,7 @@ begin
   if not coalesce(retry.dry_run, false) then
     -- without a change, but for updated_at, by which the others are in order
     foreach v_id in array v_ids[1:retry.count] loop
-      exit when :DISPATCH_POLICY_SCHEMA._portion(v_bytes) > 0;
+      exit when _portion(v_bytes) > 0;
       v_bytes := v_bytes + coalesce((
         select octet_length(j.payload::text) + octet_length(j.last_error)
         from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[v_id]) j), 0);
@@ -84,9 +84,9 @@ begin
       select count(*) from :DISPATCH_POLICY_SCHEMA.reschedule_jobs(array(
         select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j
         where j.id = any(v_locked_ids) and j.locked_at is null and j.attempts >= j.max_attempts
-          and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)),
+          and not exists (select from in_flight_jobs f where f.job_id = j.id)),
         run_at => clock_timestamp(), attempts => 0));
-    perform :DISPATCH_POLICY_SCHEMA._audit('retry', retry.policy, retry.partition, null, null,
+    perform _audit('retry', retry.policy, retry.partition, null, null,
       jsonb_strip_nulls(jsonb_build_object('ids', retry.ids, 'since', retry.since, 'until', retry.until, 'error', retry.error)),
       retry.reason, retry.by, matched, changed);
   end if;

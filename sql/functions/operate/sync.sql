@@ -14,17 +14,17 @@ create or replace function :DISPATCH_POLICY_SCHEMA.sync(
   policy text, gate text, remaining float8, key text default null, reset_at timestamptz default null,
   now timestamptz default null
 ) returns table (lowered boolean, tokens float8) language plpgsql
-security definer set search_path = pg_catalog, pg_temp set lock_timeout = '250ms' as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set lock_timeout = '250ms' as $$
 #variable_conflict use_column
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(sync.policy);
+  v_policy policies := _policy(sync.policy);
   v_asked timestamptz := clock_timestamp();
   v_bucket record;
-  v_limiter :DISPATCH_POLICY_SCHEMA._private_limiter_now;
+  v_limiter room_before;
   v_then float8;
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_now('sync', sync.now);
-  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, sync.gate, null);
+  perform _check_now('sync', sync.now);
+  perform _check_limit(v_policy, sync.gate, null);
   if (sync.remaining between 0 and 1e12) is not true then
     raise exception 'dispatch_policy: sync: remaining is %, expected 0 to 1e12', coalesce(sync.remaining::text, 'null')
       using errcode = 'DPARG';
@@ -32,28 +32,28 @@ begin
     raise exception 'dispatch_policy: sync: reset_at is %, expected a time; leave it out if the partner does not say it',
       sync.reset_at using errcode = 'DPARG';
   end if;
-  v_bucket := :DISPATCH_POLICY_SCHEMA._bucket_now('sync', v_policy, sync.gate, sync.key, sync.now);
+  v_bucket := _bucket_now('sync', v_policy, sync.gate, sync.key, sync.now);
   v_limiter := v_bucket.limiter;
   v_then := case when v_limiter.spent is not null then sync.remaining
     else greatest(
       sync.remaining - coalesce(extract(epoch from sync.reset_at - v_bucket.at)::float8, 0)
         * greatest(v_limiter.rate, 0) / v_limiter.per,
-      :DISPATCH_POLICY_SCHEMA._lowest_tokens(v_limiter.rate, (
-        select (l.numbers).rate from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = v_bucket.id))) end;
+      _lowest_tokens(v_limiter.rate, (
+        select (l.numbers).rate from limiters l where l.id = v_bucket.id))) end;
   lowered := v_then < v_bucket.tokens and (sync.reset_at <= v_bucket.at) is not true;
   if lowered then
-    update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+    update limiters l set
       tokens = v_then,
-      spent = case when v_limiter.spent is not null then :DISPATCH_POLICY_SCHEMA._window_lowered(
+      spent = case when v_limiter.spent is not null then _window_lowered(
         l.spent, v_limiter.window_seconds, v_limiter.remembered, v_bucket.tokens - v_then,
         case when v_limiter.calendar is null then sync.reset_at end, v_bucket.at) else l.spent end,
-      refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, v_bucket.at)
+      refilled_at = _throttle_filled_at(l.refilled_at, v_bucket.at)
     where l.id = v_bucket.id;
   end if;
   tokens := case when lowered then v_then else v_bucket.tokens end;
   return next;
 exception when lock_not_available or deadlock_detected or query_canceled then
-  if not :DISPATCH_POLICY_SCHEMA._is_lock_timeout(sqlstate, v_asked) then
+  if not _is_lock_timeout(sqlstate, v_asked) then
     raise;
   end if;
   lowered := false;

@@ -7,45 +7,45 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.take(
   policy text, gate text, key text default null, cost float8 default 1, now timestamptz default null
 ) returns table (taken boolean, retry_at timestamptz) language plpgsql
-security definer set search_path = pg_catalog, pg_temp set lock_timeout = '250ms' as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set lock_timeout = '250ms' as $$
 #variable_conflict use_column
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(take.policy);
+  v_policy policies := _policy(take.policy);
   v_asked timestamptz := clock_timestamp();
   v_bucket record;
-  v_limiter :DISPATCH_POLICY_SCHEMA._private_limiter_now;
+  v_limiter room_before;
   v_has_room boolean;
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_now('take', take.now);
-  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, take.gate, null);
+  perform _check_now('take', take.now);
+  perform _check_limit(v_policy, take.gate, null);
   if (take.cost between 0 and 1e12) is not true then
     raise exception 'dispatch_policy: take: cost is %, expected 0 to 1e12', coalesce(take.cost::text, 'null')
       using errcode = 'DPARG';
   end if;
   begin
-    v_bucket := :DISPATCH_POLICY_SCHEMA._bucket_now('take', v_policy, take.gate, take.key, take.now);
+    v_bucket := _bucket_now('take', v_policy, take.gate, take.key, take.now);
     v_limiter := v_bucket.limiter;
-    v_has_room := :DISPATCH_POLICY_SCHEMA._lets_through(v_bucket.tokens, v_limiter.capacity, take.cost)
+    v_has_room := _lets_through(v_bucket.tokens, v_limiter.capacity, take.cost)
       and (v_limiter.rate > 0 or take.cost = 0);
     taken := v_has_room or v_limiter.shadow_tokens is not null;
     if v_has_room then
-      update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+      update limiters l set
         tokens = v_bucket.tokens - take.cost,
         spent = case when v_limiter.spent is not null
-          then :DISPATCH_POLICY_SCHEMA._window_spend(
+          then _window_spend(
             l.spent, v_limiter.window_seconds, v_limiter.remembered, take.cost, v_bucket.at) else l.spent end,
-        refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, v_bucket.at)
+        refilled_at = _throttle_filled_at(l.refilled_at, v_bucket.at)
       where l.id = v_bucket.id;
     elsif taken then
-      insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, shadow_denied)
+      insert into activity (policy_id, at, shadow_denied)
       values (v_policy.id, v_bucket.at, jsonb_build_object(take.gate, 1));
     else
-      retry_at := :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
+      retry_at := _throttle_ready_at(
         v_limiter.tokens, v_limiter.rate, v_limiter.per, v_limiter.capacity, v_limiter.spent,
         v_limiter.calendar, take.cost, v_bucket.at);
     end if;
   exception when lock_not_available or deadlock_detected or query_canceled then
-    if not :DISPATCH_POLICY_SCHEMA._is_lock_timeout(sqlstate, v_asked) then
+    if not _is_lock_timeout(sqlstate, v_asked) then
       raise;
     end if;
     taken := false;

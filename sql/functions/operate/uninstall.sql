@@ -17,7 +17,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.uninstall(
 ) returns table (
   handed_back int, parked int, replaced int, refused int, expired int, unlocked int, tick_jobs int, dropped boolean
 ) language plpgsql
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '900ms'   -- as _lock_out: the drop waits for every table
 set client_min_messages = 'warning' as $$
 #variable_conflict use_column
@@ -29,30 +29,30 @@ begin
     raise exception 'dispatch_policy: uninstall: count is %, expected 1 or more', coalesce(uninstall.count::text, 'null')
       using errcode = 'DPARG';
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._check_isolation('uninstall');
+  perform :DISPATCH_POLICY_INTERNAL._check_isolation('uninstall');   -- qualified: who may not use that schema is told so
   if not coalesce(uninstall.force, false) then
-    perform :DISPATCH_POLICY_SCHEMA._refuse_live_workers('uninstall', null);
-    perform :DISPATCH_POLICY_SCHEMA._refuse_open_groups('uninstall');
+    perform _refuse_live_workers('uninstall', null);
+    perform _refuse_open_groups('uninstall');
   end if;
-  v_turns_off := exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.enabled);
-  update :DISPATCH_POLICY_SCHEMA._private_policies p set
+  v_turns_off := exists (select from policies p where p.enabled);
+  update policies p set
     operator_enabled = case when p.enabled then false else p.operator_enabled end, handed_back_at = clock_timestamp();
   if v_turns_off then
-    perform :DISPATCH_POLICY_SCHEMA._audit('uninstall', null, null, null, null,
+    perform _audit('uninstall', null, null, null, null,
       jsonb_build_object('force', uninstall.force), null, null, 0, 0);
   end if;
   unlocked := 0;
   tick_jobs := 0;
   dropped := false;
-  v_ids := :DISPATCH_POLICY_SCHEMA._lock_staged(null, uninstall.count);
+  v_ids := _lock_staged(null, uninstall.count);
   if v_ids <> '{}' then
     select b.* into handed_back, parked, replaced, refused, expired
-    from :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(v_ids) b;
+    from _hand_back_what_passes(v_ids) b;
   else   -- only without a lock of its own, so that it cannot be in a deadlock
     select l.* into handed_back, parked, replaced, refused, expired, unlocked, tick_jobs, dropped
-    from :DISPATCH_POLICY_SCHEMA._lock_out(coalesce(uninstall.force, false), uninstall.count) l;
+    from _lock_out(coalesce(uninstall.force, false), uninstall.count) l;
     if dropped then   -- here and not in a function that returns a row to this one: PostgreSQL would look it up again
-      execute format('drop schema %I cascade', :'DISPATCH_POLICY_SCHEMA');
+      execute format('drop schema %I, %I cascade', :'DISPATCH_POLICY_SCHEMA', :'DISPATCH_POLICY_INTERNAL');
     end if;
   end if;
   return next;

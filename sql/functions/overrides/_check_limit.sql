@@ -1,7 +1,7 @@
 -- Raises unless the policy has the gate and the gate takes these values. `p_set` null checks only the gate. The gate's
 -- definition says which values it takes.
-create or replace function :DISPATCH_POLICY_SCHEMA._check_limit(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_gate text, p_set jsonb
+create or replace function _check_limit(
+  p_policy policies, p_gate text, p_set jsonb
 ) returns void language plpgsql as $$
 declare
   v_gate jsonb;

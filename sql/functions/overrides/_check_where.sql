@@ -1,13 +1,13 @@
 -- Raises unless a limit by context makes sense for the gate. Only the limiter of a partition belongs to one context. One that
 -- counts over a key is shared by partitions whose contexts may differ.
-create or replace function :DISPATCH_POLICY_SCHEMA._check_where(
-  p_verb text, p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_gate text, p_key text, p_where jsonb
+create or replace function _check_where(
+  p_verb text, p_policy policies, p_gate text, p_key text, p_where jsonb
 ) returns void language plpgsql as $$
 declare
   v_scope text := (
     select g.value ->> 'scope' from jsonb_array_elements((p_policy).definition -> 'gates') g where g.value ->> 'name' = p_gate);
   v_fits boolean := case when jsonb_typeof(p_where) = 'object' then p_where <> '{}'
-    and cardinality(:DISPATCH_POLICY_SCHEMA._pairs_of(p_where)) = (select count(*) from jsonb_object_keys(p_where))
+    and cardinality(_pairs_of(p_where)) = (select count(*) from jsonb_object_keys(p_where))
     else false end;
 begin
   if p_where is null then

@@ -10,21 +10,21 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.limit_changes(
   policy text, gate text, set jsonb, key text default null, "where" jsonb default null
 ) returns table (before jsonb, afterwards jsonb) language plpgsql stable
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(limit_changes.policy);
+  v_policy policies := _policy(limit_changes.policy);
   v_gate jsonb := (
     select g.value from jsonb_array_elements(v_policy.definition -> 'gates') g where g.value ->> 'name' = limit_changes.gate);
-  v_limiter :DISPATCH_POLICY_SCHEMA._private_limiters;
+  v_limiter limiters;
   v_key text;
   v_own jsonb;
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, limit_changes.gate, null);
-  perform :DISPATCH_POLICY_SCHEMA._check_where(
+  perform _check_limit(v_policy, limit_changes.gate, null);
+  perform _check_where(
     'limit_changes', v_policy, limit_changes.gate, limit_changes.key, limit_changes."where");
   v_key := coalesce(limit_changes.key, case when v_gate ->> 'scope' = 'policy' then '' end);
-  select l.* into v_limiter from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  select l.* into v_limiter from limiters l
   where l.policy_id = v_policy.id and l.gate = limit_changes.gate and l.scope_key = v_key;
   v_own := case when v_limiter.id is null then coalesce(nullif(v_gate -> 'values', 'null'), v_gate -> 'constants')
     else to_jsonb(v_limiter.numbers) end;
@@ -33,11 +33,11 @@ begin
     select o.id, o.set, case when o.scope_key is not null then 1 when o.context is not null then 2 else 3 end as rank,
       o.scope_key is not distinct from limit_changes.key
         and o.context is not distinct from limit_changes."where" as is_ended
-    from :DISPATCH_POLICY_SCHEMA._overrides_by(v_policy.id, v_now) o
+    from _overrides_by(v_policy.id, v_now) o
     where o.gate = limit_changes.gate and o.began_at <= v_now and v_now < o.until_at
       and (o.scope_key = v_key or o.scope_key is null)
       and (o.context is null
-        or coalesce(limit_changes."where", :DISPATCH_POLICY_SCHEMA._context_of(v_limiter)) @> o.context)
+        or coalesce(limit_changes."where", _context_of(v_limiter)) @> o.context)
   ),
   left_over as (
     select f.id, f.set, f.rank from in_force f where not f.is_ended

@@ -22,44 +22,44 @@ create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
   until timestamptz default null, reason text default null, by text default null,
   "where" jsonb default null, dry_run boolean default false
 ) returns table (matched int, changed int, stored boolean, partitions int, staged int, in_flight int) language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(set_limit.policy);
+  v_policy policies := _policy(set_limit.policy);
   v_now timestamptz;
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, set_limit.gate, coalesce(set_limit.set, 'null'));
-  perform :DISPATCH_POLICY_SCHEMA._check_where('set_limit', v_policy, set_limit.gate, set_limit.key, set_limit."where");
+  perform _check_limit(v_policy, set_limit.gate, coalesce(set_limit.set, 'null'));
+  perform _check_where('set_limit', v_policy, set_limit.gate, set_limit.key, set_limit."where");
   if coalesce(set_limit."from", '-infinity') >= coalesce(set_limit.until, 'infinity') then
     raise exception 'dispatch_policy: set_limit: from is %, expected a time before until, which is %. To begin now, leave from out',
       coalesce(set_limit."from"::text, 'null'), set_limit.until using errcode = 'DPARG';
   end if;
   if not coalesce(set_limit.dry_run, false) then
-    perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
+    perform _lock_turn(v_policy.id, 'limits');
   end if;
   v_now := clock_timestamp();
-  perform :DISPATCH_POLICY_SCHEMA._check_until(
+  perform _check_until(
     'set_limit', set_limit.until, v_now, 'clear_limit ends what is in force');
-  matched := :DISPATCH_POLICY_SCHEMA._limit_matches(v_policy.id, set_limit.gate, set_limit.key, set_limit."where");
+  matched := _limit_matches(v_policy.id, set_limit.gate, set_limit.key, set_limit."where");
   stored := matched = 0;
   if set_limit.dry_run then
     changed := 0;
     select r.partitions, r.staged, r.in_flight into partitions, staged, in_flight
-    from :DISPATCH_POLICY_SCHEMA._limit_reach(v_policy, set_limit.gate, set_limit.key, set_limit."where") r;
+    from _limit_reach(v_policy, set_limit.gate, set_limit.key, set_limit."where") r;
     return next;
     return;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._end_overrides(
+  perform _end_overrides(
     v_policy.id, set_limit.gate, set_limit.key, set_limit."where", set_limit."from", set_limit.until, v_now);
-  insert into :DISPATCH_POLICY_SCHEMA._private_overrides (
+  insert into overrides (
     policy_id, gate, scope_key, context, context_pair, set, from_at, until_at, set_at, announce_at, set_by, reason)
   values (v_policy.id, set_limit.gate, set_limit.key, set_limit."where",
-    (:DISPATCH_POLICY_SCHEMA._pairs_of(set_limit."where"))[1], set_limit.set, coalesce(set_limit."from", '-infinity'),
+    (_pairs_of(set_limit."where"))[1], set_limit.set, coalesce(set_limit."from", '-infinity'),
     coalesce(set_limit.until, 'infinity'), v_now, coalesce(set_limit."from", '-infinity'),
     coalesce(set_limit.by, session_user), set_limit.reason);
   changed := matched;
-  perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
-  perform :DISPATCH_POLICY_SCHEMA._audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
+  perform _notify(v_policy.name);
+  perform _audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
     jsonb_build_object('set', set_limit.set, 'from', set_limit."from", 'until', set_limit.until)
       || case when set_limit."where" is null then '{}' else jsonb_build_object('where', set_limit."where") end, set_limit.reason,
     set_limit.by, matched, changed);

@@ -1,6 +1,6 @@
 -- Raises if a gate of a definition names a time zone that this server does not know. Node may know it all the same, from
 -- newer data. Each pass of the policy would fail.
-create or replace function :DISPATCH_POLICY_SCHEMA._check_time_zones(p_definition jsonb)
+create or replace function _check_time_zones(p_definition jsonb)
 returns void language plpgsql stable as $$
 declare
   v_gate text;

@@ -1,8 +1,8 @@
 -- In what two definitions of a policy differ, by option: [{ "option", "now", "here" }]. `now` is the value of the first, and
 -- `here` that of the second. A gate's values are compared by its name, so that a gate that has moved differs in its position alone.
-create or replace function :DISPATCH_POLICY_SCHEMA._definition_differences(a jsonb, b jsonb) returns jsonb
+create or replace function _definition_differences(a jsonb, b jsonb) returns jsonb
 language sql immutable
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   with side (side, definition) as (values ('a', a), ('b', b)),
   listed as (
     select s.side, e.key as option, e.value from side s cross join jsonb_each(s.definition) e where e.key <> 'gates'

@@ -1,6 +1,6 @@
 -- The hash of the newest definition of a policy that a live worker pool has, see the view `definitions`. Null: no live pool has
 -- the policy.
-create or replace function :DISPATCH_POLICY_SCHEMA._newest_live(p_policy :DISPATCH_POLICY_SCHEMA._private_policies)
+create or replace function _newest_live(p_policy policies)
 returns text language plpgsql stable as $$
 begin
   return (

@@ -2,8 +2,8 @@
 -- worked out again, and those that jobs of the one before brought are older than all that this one brings (`generation`).
 --
 --   p_declared_at   when the process that has it started. Later ones of the same version replace it
-create or replace function :DISPATCH_POLICY_SCHEMA._put_in_force(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_hash text, p_declared_at timestamptz
+create or replace function _put_in_force(
+  p_policy policies, p_hash text, p_declared_at timestamptz
 ) returns void language plpgsql as $$
 declare
   v_id int := (p_policy).id;
@@ -12,14 +12,14 @@ declare
   v_limiter_id bigint;
 begin
   select d.definition, d.settings into strict v_definition, v_settings
-  from :DISPATCH_POLICY_SCHEMA._private_definitions d where d.policy_id = v_id and d.hash = p_hash;
-  update :DISPATCH_POLICY_SCHEMA._private_definitions d
+  from definitions d where d.policy_id = v_id and d.hash = p_hash;
+  update definitions d
   set in_force_at = case when d.hash = p_hash then clock_timestamp() end
   where d.policy_id = v_id and (d.hash = p_hash) <> (d.in_force_at is not null);
-  insert into :DISPATCH_POLICY_SCHEMA._private_limiters (policy_id, gate, scope_key, kind, breadth, position)
+  insert into limiters (policy_id, gate, scope_key, kind, breadth, position)
   values (v_id, 'ahead', '', 'ahead', 3, 32767) on conflict (policy_id, gate, scope_key) do nothing
   returning id into v_limiter_id;
-  update :DISPATCH_POLICY_SCHEMA._private_policies p set
+  update policies p set
     version = (v_definition ->> 'version')::int, definition = v_definition, definition_hash = p_hash,
     generation = p.generation + (p.definition_hash <> p_hash)::int, declared_at = p_declared_at,
     retries = v_definition ->> 'retries', slot_timeout = (v_definition ->> 'slotTimeoutSeconds')::float8,
@@ -45,24 +45,24 @@ begin
     declared_enabled = coalesce((v_settings ->> 'enabled')::boolean, p.declared_enabled),
     ahead_limiter_id = coalesce(v_limiter_id, p.ahead_limiter_id)
   where p.id = v_id;
-  perform :DISPATCH_POLICY_SCHEMA._make_turns(v_id, coalesce((v_definition #>> '{maxPending,strict}')::boolean, false));
+  perform _make_turns(v_id, coalesce((v_definition #>> '{maxPending,strict}')::boolean, false));
   if v_definition #>> '{maxPending,policy}' is not null
     and ((p_policy).max_pending_in_all is null or (p_policy).definition_hash <> p_hash) then
-    perform :DISPATCH_POLICY_SCHEMA._sweep_pending();   -- jobs that were staged before it had a bound
+    perform _sweep_pending();   -- jobs that were staged before it had a bound
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._record_stop(v_id, null, 'paused', p.paused_until, clock_timestamp())
-  from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_id and p.paused_until > clock_timestamp();
-  delete from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
+  perform _record_stop(v_id, null, 'paused', p.paused_until, clock_timestamp())
+  from policies p where p.id = v_id and p.paused_until > clock_timestamp();
+  delete from policy_tasks t
   where t.policy_id = v_id and not (v_definition -> 'tasks') ? t.task_identifier;
-  insert into :DISPATCH_POLICY_SCHEMA._private_policy_tasks as t (task_identifier, policy_id)
+  insert into policy_tasks as t (task_identifier, policy_id)
   select x.task, v_id from jsonb_array_elements_text(v_definition -> 'tasks') x (task)
   on conflict (task_identifier) do update set policy_id = excluded.policy_id where t.policy_id <> excluded.policy_id;
   if (p_policy).definition_hash <> p_hash then
-    insert into :DISPATCH_POLICY_SCHEMA._private_resolutions as r (policy, definition_hash) values ((p_policy).name, p_hash)
+    insert into resolutions as r (policy, definition_hash) values ((p_policy).name, p_hash)
     on conflict (policy) do update set definition_hash = excluded.definition_hash, after = null;
-    update :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k set retry_at = '-infinity'   -- the one before could not work them out
+    update keyless_jobs k set retry_at = '-infinity'   -- the one before could not work them out
     where k.staged_id in (
-      select x.staged_id from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs x
+      select x.staged_id from keyless_jobs x
       where x.policy = (p_policy).name and x.retry_at > clock_timestamp() for update skip locked);
   end if;
 end

@@ -6,34 +6,34 @@
 -- that another session has locked. A lease that runs for longer than any lease does is void: a clock was ahead.
 --
 -- A pool that has the definition in force takes the leases of pools that have another one: see _leader_keys.
-create or replace function :DISPATCH_POLICY_SCHEMA._lease(
+create or replace function _lease(
   p_holder text, p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
 ) returns table (
   policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean
 ) language plpgsql
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '500ms'
 as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
   v_takes text[] := case when p_bid then array(   -- those whose definition in force this pool has, and no leader
-    select p.name from :DISPATCH_POLICY_SCHEMA._private_workers w
-    join :DISPATCH_POLICY_SCHEMA._private_policies p
+    select p.name from workers w
+    join policies p
       on p.name = any(p_policies) and w.definitions #>> array[p.name, 'hash'] = p.definition_hash
-    where w.pool_id = p_holder and not :DISPATCH_POLICY_SCHEMA._leader_keys(p)) end;
+    where w.pool_id = p_holder and not _leader_keys(p)) end;
 begin
   if p_bid then
     begin
-      insert into :DISPATCH_POLICY_SCHEMA._private_leases as l (policy, shard, holder, expires_at)
+      insert into leases as l (policy, shard, holder, expires_at)
       select w.policy, w.shard, p_holder, v_now + p_ttl
-      from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards, true) w
+      from _led_shards(p_policies, p_shards, true) w
       where w.policy = any(v_takes) or not exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_leases x
+        select from leases x
         where x.policy = w.policy and x.shard = w.shard and x.holder <> p_holder
           and x.expires_at > v_now and x.expires_at <= v_now + greatest(p_ttl, '30 seconds'))
       order by w.policy, w.shard
-      on conflict on constraint _private_leases_pkey do update
+      on conflict on constraint leases_pkey do update
       set holder = excluded.holder, expires_at = excluded.expires_at
       where l.holder = excluded.holder or l.expires_at <= v_now or l.expires_at > v_now + greatest(p_ttl, '30 seconds')
         or l.policy = any(v_takes);
@@ -44,14 +44,14 @@ begin
   select w.policy, w.shard, coalesce(l.holder = p_holder and l.expires_at > v_now, false),
     case when l.expires_at <= v_now + greatest(p_ttl, '30 seconds') then (extract(epoch from l.expires_at - v_now) * 1000)::float8 end,
     -- each is made a number first: before PostgreSQL 17, infinity cannot be subtracted from a time
-    (extract(epoch from :DISPATCH_POLICY_SCHEMA._next_eligible_at(w.policy, w.shard)) - extract(epoch from v_now))::float8
+    (extract(epoch from _next_eligible_at(w.policy, w.shard)) - extract(epoch from v_now))::float8
       * 1000,
-    :DISPATCH_POLICY_SCHEMA._is_to_route(w.policy_id, w.policy)
-      or :DISPATCH_POLICY_SCHEMA._is_to_key(w.policy)
-      or :DISPATCH_POLICY_SCHEMA._waits_in_vain(w.policy_id, w.ahead_limiter_id, v_now)
-      or :DISPATCH_POLICY_SCHEMA._with_new_shares(w.policy_id) <> '{}'
-  from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards, p_bid) w
-  left join :DISPATCH_POLICY_SCHEMA._private_leases l on l.policy = w.policy and l.shard = w.shard
+    _is_to_route(w.policy_id, w.policy)
+      or _is_to_key(w.policy)
+      or _waits_in_vain(w.policy_id, w.ahead_limiter_id, v_now)
+      or _with_new_shares(w.policy_id) <> '{}'
+  from _led_shards(p_policies, p_shards, p_bid) w
+  left join leases l on l.policy = w.policy and l.shard = w.shard
   order by w.policy, w.shard;   -- the leader of the first one sweeps, so exactly one loop does
 end
 $$;

@@ -1,6 +1,6 @@
 -- Raises if a live worker pool has this policy; null: if any pool lives. Such a pool would go on, and find the policy or
 -- the schema gone. The message names up to five pools, and says when each counts as dead if it was killed.
-create or replace function :DISPATCH_POLICY_SCHEMA._refuse_live_workers(p_verb text, p_policy text) returns void language plpgsql volatile as $$
+create or replace function _refuse_live_workers(p_verb text, p_policy text) returns void language plpgsql volatile as $$
 declare
   v_pools text;
   v_count int;
@@ -12,7 +12,7 @@ begin
         greatest(0, extract(epoch from clock_timestamp() - x.heartbeat_at)::int),
         greatest(1, ceil(extract(epoch from x.stale_at - clock_timestamp()))::int)) as name,
       row_number() over (order by x.pool_id) as n
-    from :DISPATCH_POLICY_SCHEMA._private_workers x
+    from workers x
     where x.stale_at > clock_timestamp() and not x.ended and (p_policy is null or x.definitions ? p_policy)) w;
   if v_count > 0 then
     raise exception 'dispatch_policy: %: live worker pools with %: %, expected none: %; %',

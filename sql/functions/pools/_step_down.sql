@@ -1,12 +1,12 @@
 -- Ends a pool's leases, so that the next loop need not wait until they run out. The rows stay, because the next loop learns
 -- of the shards from them.
-create or replace function :DISPATCH_POLICY_SCHEMA._step_down(p_holder text) returns void language plpgsql
-set search_path = pg_catalog, pg_temp as $$
+create or replace function _step_down(p_holder text) returns void language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 declare
   v_policy text;
 begin
   for v_policy in
-    update :DISPATCH_POLICY_SCHEMA._private_leases l set expires_at = clock_timestamp()
+    update leases l set expires_at = clock_timestamp()
     where l.holder = p_holder and l.expires_at > clock_timestamp() returning l.policy
   loop
     perform pg_notify('dispatch_policy', json_build_object(

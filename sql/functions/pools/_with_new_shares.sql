@@ -2,18 +2,18 @@
 --
 -- Their room grows without a release, and a heartbeat waits for no lock. So a denial leaves the number of pools that it went
 -- by, under the limiter's lock, and the router compares it. Of a policy without `perWorker` there is none to look for.
-create or replace function :DISPATCH_POLICY_SCHEMA._with_new_shares(p_policy_id int) returns bigint[]
+create or replace function _with_new_shares(p_policy_id int) returns bigint[]
 language plpgsql stable as $$
 begin
   if not exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    select from limiters l
     where l.policy_id = p_policy_id and l.fewest_pools is not null
   ) then
     return '{}';
   end if;
   return array(
-    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.policy_id = p_policy_id and l.fewest_pools < :DISPATCH_POLICY_SCHEMA._live_pools(p_policy_id)
+    select l.id from limiters l
+    where l.policy_id = p_policy_id and l.fewest_pools < _live_pools(p_policy_id)
       and (l.numbers).per_worker);
 end
 $$;

@@ -3,18 +3,19 @@
 --
 -- A heartbeat that comes later than half of that time restarts `unbroken_since`. The database may have been away, and
 -- then other pools were silent as well.
-create or replace function :DISPATCH_POLICY_SCHEMA._worker_alive(
+create or replace function _worker_alive(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
   p_clock_behind interval
-) returns void language sql volatile as $$
+) returns void language sql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   with before as (
-    select from :DISPATCH_POLICY_SCHEMA._private_workers w
+    select from workers w
     where w.pool_id = p_pool_id and w.stale_at > clock_timestamp() and w.slots >= p_slots and w.tasks @> p_tasks
   )
-  select :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
+  select _notify(p.name) from policies p
   where p_slots > 0 and not exists (select from before) and p.id = any(array(
-    select t.policy_id from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t where t.task_identifier = any(p_tasks)));
-  insert into :DISPATCH_POLICY_SCHEMA._private_workers as w (pool_id, slots, tasks, host, pid, stale_after, stale_at, clock_behind)
+    select t.policy_id from policy_tasks t where t.task_identifier = any(p_tasks)));
+  insert into workers as w (pool_id, slots, tasks, host, pid, stale_after, stale_at, clock_behind)
   values (p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, clock_timestamp() + p_stale_after, p_clock_behind)
   on conflict (pool_id) do update set
     slots = excluded.slots, tasks = excluded.tasks, heartbeat_at = clock_timestamp(),

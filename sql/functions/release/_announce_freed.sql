@@ -2,22 +2,22 @@
 -- caller hands on are left out.
 --
 -- Returns how many jobs of each worker pool may end before the next flush, see _give_back.
-create or replace function :DISPATCH_POLICY_SCHEMA._announce_freed(
-  p_waited :DISPATCH_POLICY_SCHEMA._private_limiters[], p_to_hand_on bigint[], p_now timestamptz
+create or replace function _announce_freed(
+  p_waited limiters[], p_to_hand_on bigint[], p_now timestamptz
 ) returns int language plpgsql volatile as $$   -- planned as _give_back
 declare
   v_policy_ids int[];
 begin
   with announced as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+    insert into freed (policy_id, limiter_id)
     select w.policy_id, w.id from unnest(p_waited) w where (w.id in (select unnest(p_to_hand_on))) is not true
     returning policy_id
   )
   select array_agg(distinct a.policy_id) into v_policy_ids from announced a;
-  perform :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
+  perform _notify(p.name) from policies p
   where p.id = any(v_policy_ids);
   return (
-    select min(case when w.kind = 'ahead' then :DISPATCH_POLICY_SCHEMA._may_end(w, p_now) else 0 end)
+    select min(case when w.kind = 'ahead' then _may_end(w, p_now) else 0 end)
     from unnest(p_waited) w where w.policy_id = any(v_policy_ids));
 end
 $$;

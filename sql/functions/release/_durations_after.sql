@@ -1,15 +1,15 @@
 -- How long a policy's tasks run, after these jobs ended: a moving mean for each task, of about the last fifty jobs. Failed
 -- jobs change nothing: while a partner is away, the jobs of a long task may fail at once.
-create or replace function :DISPATCH_POLICY_SCHEMA._durations_after(
-  p_policy_id int, p_durations :DISPATCH_POLICY_SCHEMA._private_task_duration[],
-  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[]
-) returns :DISPATCH_POLICY_SCHEMA._private_task_duration[] language plpgsql stable as $$   -- planned as _give_back
+create or replace function _durations_after(
+  p_policy_id int, p_durations task_duration[],
+  p_jobs finished_job[]
+) returns task_duration[] language plpgsql stable as $$   -- planned as _give_back
 begin
   return array(
     select row(t.task_identifier, coalesce(
         d.seconds + (e.seconds - d.seconds) * (1 - power(0.98, e.jobs)), d.seconds, e.seconds
-      )):::DISPATCH_POLICY_SCHEMA._private_task_duration
-    from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
+      ))::task_duration
+    from policy_tasks t
     left join unnest(p_durations) d on d.task = t.task_identifier
     left join (
       select j.task, avg(j.duration_ms) / 1000 as seconds, count(*) as jobs

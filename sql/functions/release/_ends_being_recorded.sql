@@ -1,11 +1,11 @@
 -- The jobs whose success Graphile Worker is recording at this moment, if an ahead bound counts them. Called before the
 -- limiters are locked, so that nobody waits for it. _still_ending checks again which of them are left.
-create or replace function :DISPATCH_POLICY_SCHEMA._ends_being_recorded(
-  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_limiter_ids bigint[]
+create or replace function _ends_being_recorded(
+  p_jobs finished_job[], p_limiter_ids bigint[]
 ) returns bigint[] language plpgsql as $$
 begin
   if not exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_policies p
+    select from policies p
     where p.ahead_limiter_id = any(p_limiter_ids) and coalesce(p.ahead_seconds, p.ahead) is not null
   ) then
     return '{}';

@@ -1,7 +1,7 @@
 -- Takes an attempt off parked jobs whose run asked to come back later: it does not count. A flush may come again, and takes
 -- off no second one.
-create or replace function :DISPATCH_POLICY_SCHEMA._give_back_attempts(
-  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_parked_ids bigint[]
+create or replace function _give_back_attempts(
+  p_jobs finished_job[], p_parked_ids bigint[]
 ) returns void language plpgsql as $$
 begin
   perform from unnest(p_jobs) f

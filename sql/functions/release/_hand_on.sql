@@ -20,12 +20,12 @@
 --
 -- Locks: the caller has locked limiters (`p_locked`). This locks partitions and further limiters without waiting. Then come
 -- staged rows, Graphile Worker's job rows and in-flight rows, as in a pass.
-create or replace function :DISPATCH_POLICY_SCHEMA._hand_on(
+create or replace function _hand_on(
   p_limiter_ids bigint[], p_locked bigint[], p_now timestamptz, out handed_on jsonb, out leaves boolean
 ) language plpgsql set lock_timeout = '5ms' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_policy policies;
   v_partition_ids uuid[];
   v_limiter_ids bigint[];
   v_pass record;
@@ -35,51 +35,51 @@ declare
   v_timed int[] := '{}';
 begin
   for v_policy in
-    select p.* from :DISPATCH_POLICY_SCHEMA._private_policies p
+    select p.* from policies p
     where p.id in (
-        select l.policy_id from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(p_limiter_ids))
+        select l.policy_id from limiters l where l.id = any(p_limiter_ids))
       and p.enabled and p.paused_until <= v_now and p.admission_budget is null and p.breaker_failures is null
       and not p.fair_by_work and p.when_busy = 'wait'
       and p.ahead_limiter_id = any(p_locked)   -- with this lock nobody removes the policy meanwhile
-      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p.name)
+      and not exists (select from arrivals a where a.policy = p.name)
       and cardinality(p_limiter_ids) <= 10   -- for many, one pass costs less
   loop
     v_is_served := false;
     begin
       v_partition_ids := array(
-        select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+        select q.id from partitions q
         where q.policy_id = v_policy.id and q.blocked_on = any(p_limiter_ids)
           and q.stopped_until <= v_now and not q.probing
           and not exists (
-            select from :DISPATCH_POLICY_SCHEMA._private_partitions w
+            select from partitions w
             where w.blocked_on = any(q.limiter_ids) and w.id <> q.id)
           and not exists (
-            select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+            select from staged_jobs s
             where s.partition_id = q.id and s.expires_at <= v_now)
-          and coalesce(:DISPATCH_POLICY_SCHEMA._next_eligible_at(v_policy.name, q.shard), 'infinity') > v_now
+          and coalesce(_next_eligible_at(v_policy.name, q.shard), 'infinity') > v_now
         for no key update of q skip locked);
-      v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids);
+      v_limiter_ids := _limiters_of(v_partition_ids);
       if not v_limiter_ids <@ p_locked then
         v_limiter_ids := array(
-          select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+          select l.id from limiters l
           where l.id = any(v_limiter_ids) order by l.id for no key update skip locked);
         v_partition_ids := array(
-          select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+          select q.id from partitions q
           where q.id = any(v_partition_ids) and q.limiter_ids <@ v_limiter_ids);
       end if;
       continue when v_partition_ids = '{}';
       v_now := coalesce(p_now, clock_timestamp());
-      perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
-      v_pass := :DISPATCH_POLICY_SCHEMA._admit_locked(
-        v_policy, :DISPATCH_POLICY_SCHEMA._claimed(v_partition_ids),
-        array(select l from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_limiter_ids)), v_now, true, null);
+      perform _promote(v_partition_ids, v_now);
+      v_pass := _admit_locked(
+        v_policy, _claimed(v_partition_ids),
+        array(select l from limiters l where l.id = any(v_limiter_ids)), v_now, true, null);
       v_is_timed := exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_partitions q
-        left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on
+        select from partitions q
+        left join limiters l on l.id = q.blocked_on
         where q.id = any(v_partition_ids) and (q.eligible_at < 'infinity' or l.wake_at is not null))
         -- a job has expired since the look above: only a pass tells of it
-        or exists (select from :DISPATCH_POLICY_SCHEMA._private_drops d where d.policy = v_policy.name);
-      v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_pass.looked_at);
+        or exists (select from drops d where d.policy = v_policy.name);
+      v_limiter_ids := _limiters_of(v_pass.looked_at);
       v_is_served := true;
     exception when others then
       null;   -- whatever stops a pass must stop no release: the next pass meets it again, and reports it
@@ -100,10 +100,10 @@ begin
     return;
   end if;
   perform set_config('lock_timeout', '250ms', true);   -- as _release: an error from here on would stop it
-  insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-  select l.policy_id, l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_left);
-  perform :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
+  insert into freed (policy_id, limiter_id)
+  select l.policy_id, l.id from limiters l where l.id = any(v_left);
+  perform _notify(p.name) from policies p
   where p.id = any(v_timed)
-    or p.id in (select l.policy_id from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_left));
+    or p.id in (select l.policy_id from limiters l where l.id = any(v_left));
 end
 $$;

@@ -6,7 +6,7 @@
 --
 -- A failed job that is neither parked nor out of attempts is retried past the gates. A job whose end nobody saw has ended if
 -- Graphile Worker will not run it any more.
-create or replace function :DISPATCH_POLICY_SCHEMA._outcome(
+create or replace function _outcome(
   p_ok boolean, p_is_parked boolean, p_attempts int, p_max_attempts int, p_is_locked boolean
 ) returns text language sql immutable as $$
   select case

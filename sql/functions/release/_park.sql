@@ -3,7 +3,7 @@
 --
 -- Limiters are locked by now, so it tries in halves, and waits some 40 times at most. The caller draws the order by lot: if
 -- the same 60 locked jobs came first each time, the others would never be parked.
-create or replace function :DISPATCH_POLICY_SCHEMA._park(p_job_ids bigint[], p_revisions int[])
+create or replace function _park(p_job_ids bigint[], p_revisions int[])
 returns bigint[] language plpgsql
 set lock_timeout = '50ms' as $$
 declare
@@ -32,7 +32,7 @@ begin
       perform set_config('lock_timeout', '5ms', true);
       v_waits := v_waits + 1;
       if v_from < v_to then
-        v_todo := v_todo || :DISPATCH_POLICY_SCHEMA._halves(v_from, v_to);
+        v_todo := v_todo || _halves(v_from, v_to);
       end if;
     end;
   end loop;

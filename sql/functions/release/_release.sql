@@ -9,7 +9,7 @@
 --     "durationMs": how long it ran; null: not known,
 --     "attempt": the attempt that ended (null: whichever has the slot),
 --     "ends": true if Graphile Worker is recording its end at this moment,
---     "retry": how it is tried again, see _private_retry; null: it ended, or Graphile Worker retries it,
+--     "retry": how it is tried again, see retry; null: it ended, or Graphile Worker retries it,
 --     "stagedId": its id in staging, if it succeeded and `uniqueFor` remembers its key,
 --     "settled": what its run cost, { "cost": at every throttle, "gates": { gate: at this one } }; null: its estimate }
 --     Jobs that share all others may be one object, with "jobs", "lagsMs" and "durationsMs" for the three that differ, and
@@ -32,17 +32,17 @@
 --
 -- Locks: limiters ascending, Graphile Worker's job rows, in-flight rows. It waits for each only for a moment, so an
 -- application's open transaction delays only the jobs it has locked.
-create or replace function :DISPATCH_POLICY_SCHEMA._release(
+create or replace function _release(
   p_jobs json, p_now timestamptz, p_hands_on boolean default false,
   out left_ids bigint[], out may_end int, out is_recorded boolean, out handed_on jsonb
 ) language plpgsql
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
 set lock_timeout = '250ms'
 as $$
 declare
   v_now timestamptz;
-  v_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[];
+  v_jobs finished_job[];
   v_job_ids bigint[];
   v_limiter_ids bigint[];
   v_settles boolean;
@@ -53,69 +53,69 @@ declare
   v_free bigint[];
   v_back record;
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_isolation('a release');
+  perform _check_isolation('a release');
   select coalesce(array_agg(j order by j.job), '{}'), coalesce(array_agg(j.job order by j.job), '{}'),
     bool_or(j.settled is not null), bool_or(j.retries or not j.ok)
-  into v_jobs, v_job_ids, v_settles, v_fails from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) j;
+  into v_jobs, v_job_ids, v_settles, v_fails from _finished(p_jobs) j;
   v_limiter_ids := array(
     select distinct u.id from (
-      select distinct f.limiter_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      select distinct f.limiter_ids from in_flight_jobs f
       where f.job_id = any(v_job_ids)
     ) f cross join unnest(f.limiter_ids) u (id));
   if v_settles then
-    v_limiter_ids := v_limiter_ids || :DISPATCH_POLICY_SCHEMA._throttles_to_settle(v_jobs);
+    v_limiter_ids := v_limiter_ids || _throttles_to_settle(v_jobs);
   end if;
-  v_ending := :DISPATCH_POLICY_SCHEMA._ends_being_recorded(v_jobs, v_limiter_ids);
+  v_ending := _ends_being_recorded(v_jobs, v_limiter_ids);
   begin
     if v_settles then
-      perform :DISPATCH_POLICY_SCHEMA._lock_to_settle(v_limiter_ids);
+      perform _lock_to_settle(v_limiter_ids);
     else
-      perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      perform from limiters l
       where l.id = any(v_limiter_ids) order by l.id for no key update;
     end if;
   exception when lock_not_available or deadlock_detected then
     v_limiter_ids := array(
-      select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      select l.id from limiters l
       where l.id = any(v_limiter_ids) order by l.id for no key update skip locked);
     v_left := array(
-      select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      select f.job_id from in_flight_jobs f
       where f.job_id = any(v_job_ids) and not f.limiter_ids <@ v_limiter_ids);
     v_jobs := array(select j from unnest(v_jobs) j where j.job <> all (v_left) order by j.job);
     v_job_ids := array(select j.job from unnest(v_jobs) j);
   end;
   v_now := coalesce(p_now, clock_timestamp());
   if v_fails then
-    select c.jobs, v_left || c.left_ids into v_jobs, v_left from :DISPATCH_POLICY_SCHEMA._end_cancelled(v_jobs) c;
+    select c.jobs, v_left || c.left_ids into v_jobs, v_left from _end_cancelled(v_jobs) c;
     v_job_ids := array(select j.job from unnest(v_jobs) j);
   end if;
   if v_settles then
     select v_left || s.left_ids, s.woke into v_left, v_wakes
-    from :DISPATCH_POLICY_SCHEMA._settle(v_jobs, v_limiter_ids, v_now) s;
+    from _settle(v_jobs, v_limiter_ids, v_now) s;
     v_jobs := array(select j from unnest(v_jobs) j where j.job <> all (v_left) order by j.job);
     v_job_ids := array(select j.job from unnest(v_jobs) j);
   end if;
   if v_fails and exists (select from unnest(v_jobs) j where j.retries) then
-    v_jobs := :DISPATCH_POLICY_SCHEMA._without_others_ends(v_jobs);
+    v_jobs := _without_others_ends(v_jobs);
     -- A job that ran twice, because somebody took its attempts off, may fail twice as the same attempt: the last end counts.
-    v_left := v_left || :DISPATCH_POLICY_SCHEMA._retry(array(
+    v_left := v_left || _retry(array(
       select distinct on (j.job) j from unnest(v_jobs) j where j.retries order by j.job, j.ordinality desc), v_now);
     v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
   end if;
   begin
-    v_back := :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, p_hands_on);
+    v_back := _give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, p_hands_on);
   exception when lock_not_available then
     v_free := array(
-      select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      select f.job_id from in_flight_jobs f
       where f.job_id = any(v_job_ids) order by f.job_id for update skip locked);
-    v_back := :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_free, v_limiter_ids, v_ending, v_now, p_hands_on);
+    v_back := _give_back(v_jobs, v_free, v_limiter_ids, v_ending, v_now, p_hands_on);
     v_left := v_left || array(
-      select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      select f.job_id from in_flight_jobs f
       where f.job_id = any(v_job_ids) and f.job_id <> all (v_free));
   end;
   left_ids := v_left || v_back.left_ids; may_end := v_back.may_end; is_recorded := v_back.is_recorded;
   if v_back.to_hand_on <> '{}' then
     select h.handed_on, case when h.leaves then 0 else may_end end into handed_on, may_end
-    from :DISPATCH_POLICY_SCHEMA._hand_on(v_back.to_hand_on, v_limiter_ids, p_now) h;
+    from _hand_on(v_back.to_hand_on, v_limiter_ids, p_now) h;
   end if;
   if v_wakes then
     may_end := 0;

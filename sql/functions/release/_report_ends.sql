@@ -2,14 +2,14 @@
 -- an arrival, and the router changes the partition. Returns whether a breaker or a probe waits for it.
 --
 -- A failure that says nothing of the partner counts as an end that nobody saw: its probe is followed by another one.
-create or replace function :DISPATCH_POLICY_SCHEMA._report_ends(
-  p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[], p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[]
+create or replace function _report_ends(
+  p_gone in_flight_jobs[], p_jobs finished_job[]
 ) returns boolean language plpgsql volatile as $$
 declare
   v_policies text[];
 begin
   with reported as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, outcome)
+    insert into arrivals (policy, partition_id, key, outcome)
     select e.policy, e.partition_id, e.key,
       case when e.counts then jsonb_build_object('failures', e.failures, 'probe', e.probe, 'passed', e.passed) else '{}' end
         || case when e.ended > 0
@@ -25,10 +25,10 @@ begin
           sum(f.duration_ms) / 1000 as worked, coalesce(sum(g.work) filter (where f.duration_ms is not null), 0) as charged
         from unnest(p_gone) g
         join unnest(p_jobs) f on f.job = g.job_id
-          and :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, g.admission, g.attempt)
-        join :DISPATCH_POLICY_SCHEMA._private_partitions x
+          and _is_end_of(f.admission, f.attempt, g.admission, g.attempt)
+        join partitions x
           on x.id = g.partition_id and x.id = any(array(select y.partition_id from unnest(p_gone) y))
-        join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = g.policy_id
+        join policies p on p.id = g.policy_id
         group by p.id, g.partition_id, x.key
       ) x
     ) e
@@ -36,7 +36,7 @@ begin
     returning policy, outcome ? 'failures' as counts
   )
   select array_agg(distinct r.policy) into v_policies from reported r where r.counts;
-  perform :DISPATCH_POLICY_SCHEMA._notify(u.policy) from unnest(v_policies) u (policy);
+  perform _notify(u.policy) from unnest(v_policies) u (policy);
   return v_policies is not null;
 end
 $$;

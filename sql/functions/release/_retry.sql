@@ -4,8 +4,8 @@
 -- A parked job has run_at infinity and the last priority: at priority 0, parked jobs slowed every fetch of a later one.
 -- Returns the jobs that the next flush must send again. These are jobs whose failure is about to be recorded, and jobs
 -- that another transaction has locked.
-create or replace function :DISPATCH_POLICY_SCHEMA._retry(
-  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
+create or replace function _retry(
+  p_jobs finished_job[], p_now timestamptz
 ) returns bigint[] language plpgsql as $$
 declare
   v_locked bigint[];
@@ -31,17 +31,17 @@ begin
     cross join lateral (   -- one look at the index for each
       select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job limit 1) j
     left join lateral (
-      select y.* from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs y where y.job_id = f.job limit 1) h on true
-    where f.retries and :DISPATCH_POLICY_SCHEMA._is_row_of((f.retry).revision, h.staged_id, j.revision, j.flags)
+      select y.* from in_flight_jobs y where y.job_id = f.job limit 1) h on true
+    where f.retries and _is_row_of((f.retry).revision, h.staged_id, j.revision, j.flags)
   ) x;
-  v_parked := :DISPATCH_POLICY_SCHEMA._park(v_tried, v_revisions);
+  v_parked := _park(v_tried, v_revisions);
   v_locked := v_locked || array(select unnest(v_tried) except select unnest(v_parked));
   select coalesce(array_agg(u.id), '{}'), array_agg(u.revision) into v_parked, v_revisions
   from unnest(v_tried, v_revisions) u (id, revision) where u.id in (select unnest(v_parked));
   if v_parked <> '{}' then
-    perform :DISPATCH_POLICY_SCHEMA._stage_retries(p_jobs, v_parked, v_revisions, p_now);
+    perform _stage_retries(p_jobs, v_parked, v_revisions, p_now);
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._give_back_attempts(p_jobs, v_parked);
-  return v_locked || :DISPATCH_POLICY_SCHEMA._end_or_put_off(p_jobs, p_now);
+  perform _give_back_attempts(p_jobs, v_parked);
+  return v_locked || _end_or_put_off(p_jobs, p_now);
 end
 $$;

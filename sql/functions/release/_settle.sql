@@ -12,18 +12,18 @@
 --   left_ids   these come again with the next flush: another transaction has the row locked, or the partition has other
 --     throttles than the caller has locked
 --   woke       tokens came back that somebody waits for
-create or replace function :DISPATCH_POLICY_SCHEMA._settle(
-  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_limiter_ids bigint[], p_now timestamptz,
+create or replace function _settle(
+  p_jobs finished_job[], p_limiter_ids bigint[], p_now timestamptz,
   out left_ids bigint[], out woke boolean
 ) language plpgsql volatile as $$   -- planned as _release
 declare
   v_ids bigint[] := array(
-    select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    select f.job_id from in_flight_jobs f
     where f.job_id = any(array(select j.job from unnest(p_jobs) j where j.settled is not null)));
   v_locked bigint[] := array(
-    select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    select f.job_id from in_flight_jobs f
     where f.job_id = any(v_ids) order by f.job_id for update skip locked);
-  v_settlements :DISPATCH_POLICY_SCHEMA._private_settlement[];
+  v_settlements settlement[];
   v_throttle record;
 begin
   v_settlements := array(
@@ -33,16 +33,16 @@ begin
         greatest(c.cost - c.paid, case
           when f.paid ? 'forced' or (l.numbers).shadow is true or q.limits_since > c.since then 0 end),
         c.since,
-        :DISPATCH_POLICY_SCHEMA._paid_by_now(f.paid, j.settled)):::DISPATCH_POLICY_SCHEMA._private_settlement
+        _paid_by_now(f.paid, j.settled))::settlement
     from unnest(p_jobs) j
-    join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.job and f.job_id = any(v_locked)
-      and :DISPATCH_POLICY_SCHEMA._is_end_of(j.admission, j.attempt, f.admission, f.attempt)
-    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = f.partition_id
+    join in_flight_jobs f on f.job_id = j.job and f.job_id = any(v_locked)
+      and _is_end_of(j.admission, j.attempt, f.admission, f.attempt)
+    join partitions q on q.id = f.partition_id
     cross join lateral unnest(q.limiter_ids) u (id)
-    join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = u.id and l.by_tokens
+    join limiters l on l.id = u.id and l.by_tokens
     cross join lateral (
-      select :DISPATCH_POLICY_SCHEMA._cost_at(j.settled, l.gate) as cost,
-        coalesce(:DISPATCH_POLICY_SCHEMA._cost_at(f.paid, l.gate), f.cost) as paid,
+      select _cost_at(j.settled, l.gate) as cost,
+        coalesce(_cost_at(f.paid, l.gate), f.cost) as paid,
         coalesce((f.paid ->> 'at')::timestamptz, f.admitted_at) as since
     ) c
     where j.settled is not null and c.cost is not null
@@ -56,10 +56,10 @@ begin
     select s.policy_id, s.limiter_id, array_agg(s order by s.job_id) as settlements
     from unnest(v_settlements) s where s.difference <> 0 group by s.policy_id, s.limiter_id order by s.limiter_id
   loop
-    woke := :DISPATCH_POLICY_SCHEMA._settle_throttle(
+    woke := _settle_throttle(
       v_throttle.policy_id, v_throttle.limiter_id, v_throttle.settlements, p_now) or woke;
   end loop;
-  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set paid = n.paid
+  update in_flight_jobs f set paid = n.paid
   from (select distinct on (s.job_id) s.job_id, s.paid from unnest(v_settlements) s) n
   where f.job_id = n.job_id and f.job_id = any(v_locked);
 end

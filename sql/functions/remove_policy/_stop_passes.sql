@@ -2,13 +2,13 @@
 -- admitted jobs that nobody sees yet. The policy to which the others move would let as many go beside them.
 --
 -- Each pass locks the ahead bound, and looks under that lock whether the policy is paused.
-create or replace function :DISPATCH_POLICY_SCHEMA._stop_passes(p_policy text) returns void
+create or replace function _stop_passes(p_policy text) returns void
 language plpgsql volatile as $$
 begin
-  perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.id = (select p.ahead_limiter_id from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy)
+  perform from limiters l
+  where l.id = (select p.ahead_limiter_id from policies p where p.name = p_policy)
   for update;
-  update :DISPATCH_POLICY_SCHEMA._private_policies p
+  update policies p
   set paused_until = 'infinity', paused_by = session_user, pause_reason = 'it is being removed'
   where p.name = p_policy and p.paused_until < 'infinity';
 end

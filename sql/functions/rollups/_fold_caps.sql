@@ -2,8 +2,8 @@
 -- and minute ten limiters have rows. Those that have one keep it. Then come those with the lowest caps.
 --
 --   p_changes   in the order in which they happened
-create or replace function :DISPATCH_POLICY_SCHEMA._fold_caps(
-  p_changes :DISPATCH_POLICY_SCHEMA._private_cap_change[]
+create or replace function _fold_caps(
+  p_changes cap_change[]
 ) returns void language plpgsql volatile as $$
 begin
   with change as materialized (
@@ -13,18 +13,18 @@ begin
   ),
   known as materialized (
     select c.*, exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_caps x
+      select from caps x
       where (x.policy_id, x.minute, x.gate, x.scope_key) = (c.policy_id, c.minute, c.gate, c.scope_key)) as has_row
     from change c
   ),
   placed as materialized (
     select k.*, row_number() over (
         partition by k.policy_id, k.minute, k.has_row order by k.lowest, k.gate, k.scope_key)
-      + (select count(*) from :DISPATCH_POLICY_SCHEMA._private_caps x
+      + (select count(*) from caps x
         where (x.policy_id, x.minute) = (k.policy_id, k.minute)) as place
     from known k
   )
-  insert into :DISPATCH_POLICY_SCHEMA._private_caps as x (policy_id, minute, gate, scope_key, lowest, last)
+  insert into caps as x (policy_id, minute, gate, scope_key, lowest, last)
   select p.policy_id, p.minute, p.gate, p.scope_key, p.lowest, p.last from placed p
   where p.has_row or p.place <= 10
   order by p.policy_id, p.minute, p.gate, p.scope_key

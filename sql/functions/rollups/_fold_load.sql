@@ -1,8 +1,8 @@
 -- Adds these changes to the load of their policies. It is bounded: of each minute a hundred partitions have rows, and all
 -- others share one. Partitions that have a row of the minute keep it. Then come those that had one of the minute before.
 -- So a partition is not in and out. Then come those with the most jobs.
-create or replace function :DISPATCH_POLICY_SCHEMA._fold_load(
-  p_changes :DISPATCH_POLICY_SCHEMA._private_load_change[]
+create or replace function _fold_load(
+  p_changes load_change[]
 ) returns void language plpgsql volatile as $$
 begin
   with change as materialized (
@@ -17,17 +17,17 @@ begin
   known as materialized (
     select j.policy_id, j.minute, j.partition_id, j.jobs,
       exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_load l
+        select from load l
         where (l.policy_id, l.minute, l.partition_id) = (j.policy_id, j.minute, j.partition_id)) as has_row,
       exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_load l
+        select from load l
         where (l.policy_id, l.minute, l.partition_id)
           = (j.policy_id, j.minute - interval '1 minute', j.partition_id)) as had_row
     from jobs j
   ),
   there as materialized (
     select m.policy_id, m.minute, (
-        select count(*) from :DISPATCH_POLICY_SCHEMA._private_load l
+        select count(*) from load l
         where (l.policy_id, l.minute) = (m.policy_id, m.minute)) as n
     from (select distinct j.policy_id, j.minute from jobs j) m
   ),
@@ -48,7 +48,7 @@ begin
     join placed p on (p.policy_id, p.minute, p.partition_id) = (c.policy_id, c.minute, c.partition_id)
     group by c.policy_id, c.minute, p.row_id, c.second
   )
-  insert into :DISPATCH_POLICY_SCHEMA._private_load as l (
+  insert into load as l (
     policy_id, minute, partition_id, seconds, came, cost, admitted, ended, run_seconds)
   select b.policy_id, b.minute, b.row_id,
     coalesce(array_agg(b.second order by b.second) filter (where b.came > 0), '{}'),

@@ -1,30 +1,30 @@
 -- What is true of each policy now, or of one, and what its passes and releases have done since it was declared.
-create or replace function :DISPATCH_POLICY_SCHEMA._policy_metrics(p_now timestamptz, p_policy_id int)
+create or replace function _policy_metrics(p_now timestamptz, p_policy_id int)
 returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
 begin
   return query
   select m.name, jsonb_build_object('policy', p.name) || m.labels, m.value
-  from :DISPATCH_POLICY_SCHEMA._private_policies p
-  left join :DISPATCH_POLICY_SCHEMA._private_minutes t on t.policy_id = p.id and t.minute = '-infinity'
+  from policies p
+  left join minutes t on t.policy_id = p.id and t.minute = '-infinity'
   cross join lateral (
     values
       ('policy_info', jsonb_build_object('version', p.version::text), 1::float8),
       ('policy_enabled', '{}', case when p.enabled then 1 else 0 end),
       ('policy_paused', '{}', case when p.paused_until > p_now then 1 else 0 end),
       ('policy_has_worker', '{}', case when exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_workers w
+        select from workers w
         where w.stale_at > p_now and not w.ended and w.definitions ? p.name) then 1 else 0 end),
       ('longest_wait_seconds', '{}', (
-        select extract(epoch from p_now - min(o.at)) from :DISPATCH_POLICY_SCHEMA._private_policy_tasks k
+        select extract(epoch from p_now - min(o.at)) from policy_tasks k
         cross join lateral (   -- the oldest of each task, by the index staged_jobs_by_wait
-          select greatest(s.run_at, s.created_at) as at from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          select greatest(s.run_at, s.created_at) as at from staged_jobs s
           where s.task_identifier = k.task_identifier order by greatest(s.run_at, s.created_at) limit 1) o
         where k.policy_id = p.id and o.at <= p_now)),
       ('in_flight_jobs', '{}', (
-        select l.in_flight from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = p.ahead_limiter_id)),
-      ('admissible_jobs', '{}', :DISPATCH_POLICY_SCHEMA._admissible_jobs(p, p_now)),
+        select l.in_flight from limiters l where l.id = p.ahead_limiter_id)),
+      ('admissible_jobs', '{}', _admissible_jobs(p, p_now)),
       ('last_pass_age_seconds', '{}', extract(epoch from p_now - greatest(t.last_pass_at, (
-        select max(a.at) from :DISPATCH_POLICY_SCHEMA._private_activity a where a.policy_id = p.id and a.passes > 0)))),
+        select max(a.at) from activity a where a.policy_id = p.id and a.passes > 0)))),
       ('staged_total', '{}', coalesce(t.staged, 0)),
       ('admitted_total', '{}', coalesce(t.admitted, 0)),
       ('set_aside_total', '{}', coalesce(t.set_aside, 0)),
@@ -34,7 +34,7 @@ begin
       ('finished_total', '{"outcome": "succeeded"}', coalesce(t.succeeded, 0)),
       ('finished_total', '{"outcome": "failed"}', coalesce(t.failed, 0)),
       ('ended_elsewhere_total', '{}', coalesce((
-        select e.jobs from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id), 0)),
+        select e.jobs from ended_elsewhere e where e.policy_id = p.id), 0)),
       ('pass_duration_seconds_sum', '{}', coalesce(t.pass_seconds, 0)),
       ('pass_duration_seconds_count', '{}', coalesce(t.passes, 0))
   ) m (name, labels, value)
@@ -42,8 +42,8 @@ begin
   return query
   select 'shadow_denied_total', jsonb_build_object('policy', p.name, 'gate', g.name),
     coalesce((t.shadow_denied ->> g.name)::float8, 0)
-  from :DISPATCH_POLICY_SCHEMA._private_policies p
-  left join :DISPATCH_POLICY_SCHEMA._private_minutes t on t.policy_id = p.id and t.minute = '-infinity'
+  from policies p
+  left join minutes t on t.policy_id = p.id and t.minute = '-infinity'
   cross join lateral (
     select x.value ->> 'name' from jsonb_array_elements(p.definition -> 'gates') x where x.value #>> '{constants,shadow}' = 'true'
     union

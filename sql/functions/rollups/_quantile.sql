@@ -4,7 +4,7 @@
 --   p_counts   jobs by _bucket, as in the minutes
 --
 -- Its body is parsed once, when it is made, and so names the same operators under any search_path.
-create or replace function :DISPATCH_POLICY_SCHEMA._quantile(p_share float8, p_counts jsonb) returns float8
+create or replace function _quantile(p_share float8, p_counts jsonb) returns float8
 language sql immutable return (
   select 1.2::float8 ^ b.bucket / 1.1
   from (

@@ -9,14 +9,14 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.adaptive_caps(policy text, since timestamptz, step interval)
 returns table (gate text, key text, minute timestamptz, lowest int, last int)
 language sql stable
-security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set jit = off as $$
   with it as materialized (
     select (p).id, date_bin(adaptive_caps.step, adaptive_caps.since, '2000-01-01Z') as since
-    from :DISPATCH_POLICY_SCHEMA._policy(adaptive_caps.policy) p
+    from _policy(adaptive_caps.policy) p
   ),
   stored as materialized (
     select c.gate, c.scope_key, date_bin(adaptive_caps.step, c.minute, '2000-01-01Z') as at, c.minute, c.lowest, c.last
-    from it i join :DISPATCH_POLICY_SCHEMA._private_caps c on c.policy_id = i.id and c.minute >= i.since
+    from it i join caps c on c.policy_id = i.id and c.minute >= i.since
   ),
   limiter as materialized (
     select s.gate, s.scope_key from stored s group by s.gate, s.scope_key order by min(s.lowest), s.gate, s.scope_key limit 6
@@ -28,7 +28,7 @@ security definer set search_path = pg_catalog, pg_temp set jit = off as $$
   -- the cap before the first step
   before as materialized (
     select l.gate, l.scope_key, (
-        select c.last from :DISPATCH_POLICY_SCHEMA._private_caps c
+        select c.last from caps c
         where (c.policy_id, c.gate, c.scope_key) = (i.id, l.gate, l.scope_key) and c.minute < i.since
         order by c.minute desc limit 1) as last
     from limiter l cross join it i

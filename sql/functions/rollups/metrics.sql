@@ -4,30 +4,30 @@
 --   select * from dispatch_policy.metrics() where name = 'admissible_jobs';
 create or replace function :DISPATCH_POLICY_SCHEMA.metrics() returns table (name text, labels jsonb, value float8)
 language plpgsql stable
-security definer set search_path = pg_catalog, pg_temp
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set jit = off as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  return query select * from :DISPATCH_POLICY_SCHEMA._policy_metrics(v_now, null);
-  return query select * from :DISPATCH_POLICY_SCHEMA._partition_metrics(v_now, null);
-  return query select * from :DISPATCH_POLICY_SCHEMA._limiter_metrics(v_now, null);
-  return query select * from :DISPATCH_POLICY_SCHEMA._time_metrics(v_now, null);
+  return query select * from _policy_metrics(v_now, null);
+  return query select * from _partition_metrics(v_now, null);
+  return query select * from _limiter_metrics(v_now, null);
+  return query select * from _time_metrics(v_now, null);
   return query
-    select 'workers', '{}'::jsonb, count(*)::float8 from :DISPATCH_POLICY_SCHEMA._private_workers w
+    select 'workers', '{}'::jsonb, count(*)::float8 from workers w
     where w.stale_at > v_now and not w.ended;
   return query
-    select 'worker_slots', '{}'::jsonb, coalesce(sum(w.slots), 0)::float8 from :DISPATCH_POLICY_SCHEMA._private_workers w
+    select 'worker_slots', '{}'::jsonb, coalesce(sum(w.slots), 0)::float8 from workers w
     where w.stale_at > v_now and not w.ended;
   return query
     select 'sweep_repairs_total', jsonb_build_object('kind', r.kind), r.repaired::float8
-    from :DISPATCH_POLICY_SCHEMA._private_repairs r;
+    from repairs r;
   return query
     select m.name, '{}'::jsonb, m.value
     from (
       select count(*)::float8 as open, coalesce(extract(epoch from v_now - min(g.created_at)), 0)::float8 as age
-      from :DISPATCH_POLICY_SCHEMA._private_groups g
+      from groups g
     ) x
     cross join lateral (values ('open_groups', x.open), ('oldest_group_age_seconds', greatest(x.age, 0))) m (name, value);
   return query select 'notification_queue_usage_ratio', '{}'::jsonb, pg_notification_queue_usage();

@@ -12,13 +12,13 @@ returns table (
   denied jsonb, shadow_denied jsonb, wait_p50_seconds float8, wait_p95_seconds float8, lag_p50_seconds float8,
   lag_p95_seconds float8)
 language sql stable
-security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set jit = off as $$
   with minute as not materialized (
     select date_bin(minutes_in_steps.step, m.minute, '2000-01-01Z') as at, m.*
-    from :DISPATCH_POLICY_SCHEMA._private_minutes m
+    from minutes m
     where m.minute >= date_bin(minutes_in_steps.step, minutes_in_steps.since, '2000-01-01Z')
       and m.policy_id = any(array(
-        select p.id from :DISPATCH_POLICY_SCHEMA._private_policies p
+        select p.id from policies p
         where minutes_in_steps.policy is null or p.name = minutes_in_steps.policy))
   ),
   summed as materialized (
@@ -49,8 +49,8 @@ security definer set search_path = pg_catalog, pg_temp set jit = off as $$
   )
   select s.at, s.staged, s.admitted, s.dropped, s.succeeded, s.failed,
     coalesce(c.denied, '{}'), coalesce(c.shadow_denied, '{}'),
-    :DISPATCH_POLICY_SCHEMA._quantile(0.5, c.waits), :DISPATCH_POLICY_SCHEMA._quantile(0.95, c.waits),
-    :DISPATCH_POLICY_SCHEMA._quantile(0.5, c.lags), :DISPATCH_POLICY_SCHEMA._quantile(0.95, c.lags)
+    _quantile(0.5, c.waits), _quantile(0.95, c.waits),
+    _quantile(0.5, c.lags), _quantile(0.95, c.lags)
   from summed s left join listed c on c.at = s.at
   order by s.at;
 $$;

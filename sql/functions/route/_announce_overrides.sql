@@ -13,8 +13,8 @@
 --
 -- A tick that is ahead of the database's clock announces a time that is still to come. Others go by the numbers before, and
 -- may make partitions wait once more. So the time is announced again when it has come by the database's clock.
-create or replace function :DISPATCH_POLICY_SCHEMA._announce_overrides(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz
+create or replace function _announce_overrides(
+  p_policy policies, p_now timestamptz
 ) returns boolean language plpgsql as $$
 declare
   v_clock timestamptz := least(p_now, clock_timestamp());
@@ -26,56 +26,56 @@ declare
   v_late_ids bigint[];
   v_locked_ids bigint[];
 begin
-  perform :DISPATCH_POLICY_SCHEMA._announce_again((p_policy).id, v_clock);
+  perform _announce_again((p_policy).id, v_clock);
   v_ids := array(
-    select o.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    select o.id from overrides o
     where o.policy_id = (p_policy).id and (o.announce_at <= p_now or o.to_announce <> '{}')
     for update skip locked);
   select o.gate, o.announced_to as after, array_agg(o.id) as ids into v_round
-  from :DISPATCH_POLICY_SCHEMA._private_overrides o
+  from overrides o
   where o.id = any(v_ids) and o.scope_key is null and o.announce_at <= p_now
   group by o.gate, o.announced_to order by o.announced_to is null, o.gate limit 1;
   select array_agg(w.id) as ids, max(w.scope_key) as last, count(*) = 1000 as goes_on into v_walked from (
-    select l.id, l.scope_key from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    select l.id, l.scope_key from limiters l
     where l.policy_id = (p_policy).id and l.gate = v_round.gate and l.scope_key >= coalesce(v_round.after, '')
     order by l.scope_key limit 1000
   ) w;
   v_due := array(
-    select o.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    select o.id from overrides o
     where o.id = any(v_ids) and o.announce_at <= p_now and (o.scope_key is not null or o.id = any(v_round.ids)));
-  select * into v_concerned from :DISPATCH_POLICY_SCHEMA._concerned(p_policy, v_due, v_walked.ids);
+  select * into v_concerned from _concerned(p_policy, v_due, v_walked.ids);
   v_late_ids := array(
-    select u.id from :DISPATCH_POLICY_SCHEMA._private_overrides o cross join unnest(o.to_announce) u (id)
+    select u.id from overrides o cross join unnest(o.to_announce) u (id)
     where o.id = any(v_ids));
-  v_locked_ids := :DISPATCH_POLICY_SCHEMA._locked_limiters(v_concerned.limiter_ids || v_late_ids);
-  insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+  v_locked_ids := _locked_limiters(v_concerned.limiter_ids || v_late_ids);
+  insert into freed (policy_id, limiter_id)
   select (p_policy).id, u.id from (
     select unnest(v_concerned.limiter_ids) union (select unnest(v_late_ids) except select unnest(v_locked_ids))
   ) u (id)
-  where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id);
+  where exists (select from partitions q where q.blocked_on = u.id);
   -- If a gate is halted now, or not any more, its waiters have another reason: the first thousand show it at once.
   with reason as materialized (
-    select l.id, :DISPATCH_POLICY_SCHEMA._lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) as now,
-      :DISPATCH_POLICY_SCHEMA._lack_reason(
+    select l.id, _lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) as now,
+      _lack_reason(
         l.kind, l.tokens, (l.rate <= 0)::int, (coalesce(l.share, l.cap) is not distinct from 0)::int) as before
-    from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, array(
+    from _rooms_of((p_policy).id, array(
       select distinct u.id from unnest(v_concerned.limiter_ids) u (id)
-      where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id)), p_now, true) l
+      where exists (select from partitions q where q.blocked_on = u.id)), p_now, true) l
   ),
   waiter as materialized (
     select q.id, r.now from reason r
-    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.blocked_on = r.id
+    join partitions q on q.blocked_on = r.id
     where q.denied_reason = r.before limit 1000 for no key update of q skip locked
   )
-  update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_reason = w.now from waiter w where q.id = w.id;
+  update partitions q set denied_reason = w.now from waiter w where q.id = w.id;
   with locked as materialized (
     select c.override_id, array_agg(c.limiter_id) as ids
     from unnest(v_concerned.override_ids, v_concerned.limiter_ids) c (override_id, limiter_id)
     where c.limiter_id in (select unnest(v_locked_ids)) group by c.override_id
   )
-  update :DISPATCH_POLICY_SCHEMA._private_overrides o set
+  update overrides o set
     to_announce = array(
-      select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      select l.id from limiters l
       where l.id = any(v_locked_ids) and l.id = any(o.to_announce || coalesce(
         (select k.ids from locked k where k.override_id = o.id), '{}'))),
     announced_to = case when o.id = any(v_round.ids) and v_walked.goes_on then v_walked.last
@@ -86,10 +86,10 @@ begin
       when o.id = any(v_round.ids) and v_round.after is not null and o.announce_at < o.until_at and not o.taken_back
         then o.until_at
       else 'infinity' end,
-    announce_again_at = case when o.id = any(v_due) and :DISPATCH_POLICY_SCHEMA._turns_at(o, v_clock) <= p_now
-      then :DISPATCH_POLICY_SCHEMA._turns_at(o, v_clock) else o.announce_again_at end
+    announce_again_at = case when o.id = any(v_due) and _turns_at(o, v_clock) <= p_now
+      then _turns_at(o, v_clock) else o.announce_again_at end
   where o.id = any(v_ids) and (o.id = any(v_due) or o.to_announce <> '{}');
   return exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.id = any(v_ids) and o.announce_at <= p_now);
+    select from overrides o where o.id = any(v_ids) and o.announce_at <= p_now);
 end
 $$;

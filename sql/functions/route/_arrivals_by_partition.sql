@@ -1,13 +1,13 @@
 -- The content of these arrivals, one row for each partition.
-create or replace function :DISPATCH_POLICY_SCHEMA._arrivals_by_partition(
-  p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[]
-) returns :DISPATCH_POLICY_SCHEMA._private_news[] language plpgsql stable as $$   -- planned as _route_partitions
+create or replace function _arrivals_by_partition(
+  p_arrivals arrivals[]
+) returns news[] language plpgsql stable as $$   -- planned as _route_partitions
 begin
   return array(
     select row(
         w.partition_id, n.newest, w.due_at, w.min_cost, w.shard, f.head_priority, f.head_run_at, f.head_id,
         w.head_changed, w.later_at, w.pauses[1], w.paused_until, w.held_until,
-        w.jobs):::DISPATCH_POLICY_SCHEMA._private_news
+        w.jobs)::news
     from (
       select a.partition_id, min(a.due_at) as due_at, min(a.min_cost) as min_cost,
         -- a stop has no shard
@@ -17,7 +17,7 @@ begin
         -- the words of the stop that counts: the last pause, or the hold that ends last
         array_agg(a.pause order by a.pause -> 'held' <> 'null', (a.pause ->> 'held')::timestamptz desc, a.id desc) filter (where a.pause is not null) as pauses,
         max((a.pause ->> 'until')::timestamptz) as paused_until, max((a.pause ->> 'held')::timestamptz) as held_until
-      from unnest(p_arrivals) a cross join :DISPATCH_POLICY_SCHEMA._no_head() h group by a.partition_id
+      from unnest(p_arrivals) a cross join _no_head() h group by a.partition_id
     ) w
     join (
       select distinct on (a.partition_id) a.partition_id, a as newest from unnest(p_arrivals) a

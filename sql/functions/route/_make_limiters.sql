@@ -5,21 +5,21 @@
 --
 -- `take` may make the same limiter at the same time. The second of two transactions waits for the first one, as long as
 -- lock_timeout allows, and then uses its limiter. A second limiter would give the tokens twice.
-create or replace function :DISPATCH_POLICY_SCHEMA._make_limiters(
-  p_policy_id int, p_news :DISPATCH_POLICY_SCHEMA._private_news[], p_known :DISPATCH_POLICY_SCHEMA._private_known[],
+create or replace function _make_limiters(
+  p_policy_id int, p_news news[], p_known known[],
   p_now timestamptz,
-  out limiters :DISPATCH_POLICY_SCHEMA._private_limiter_ids[], out made_gates text[], out made_keys text[]
+  out limiters limiter_ids[], out made_gates text[], out made_keys text[]
 ) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _route_partitions; `take` calls it first, and the session keeps the plan
 declare
-  v_changed :DISPATCH_POLICY_SCHEMA._private_arrivals[] := array(
+  v_changed arrivals[] := array(
     select n.newest from unnest(p_news) n
     left join unnest(p_known) p on p.id = n.partition_id
     where (n.newest).limits is not null and (p.id is null
       or (((n.newest).version, (n.newest).id) > (p.version, p.arrival_id) and (n.newest).limits is distinct from p.limits)));
   v_overridden boolean := exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = p_policy_id);
+    select from overrides o where o.policy_id = p_policy_id);
   v_missed boolean;
 begin
   if v_changed = '{}' then
@@ -28,11 +28,11 @@ begin
   end if;
   with wanted as materialized (
     select c.partition_id, c.id as arrival_id, c.version as arrival_version,
-      l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, :DISPATCH_POLICY_SCHEMA._breadth(l.value ->> 'scope') as breadth,
+      l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, _breadth(l.value ->> 'scope') as breadth,
       (l.value ->> 'position')::smallint as position,
-      jsonb_populate_record(null:::DISPATCH_POLICY_SCHEMA._private_gate_numbers, l.value) as numbers,
+      jsonb_populate_record(null::gate_numbers, l.value) as numbers,
       case when l.value ->> 'scope' = 'partition' then c.context end as context,
-      :DISPATCH_POLICY_SCHEMA._scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
+      _scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
     from unnest(v_changed) c cross join lateral jsonb_array_elements(c.limits) l
   ),
   limiter as materialized (
@@ -43,18 +43,18 @@ begin
     -- "limit 1" makes it one look at the index each: else the planner read all limiters of the policy
     select l.id, l.gate, l.scope_key from limiter w
     cross join lateral (
-      select x.id, x.gate, x.scope_key from :DISPATCH_POLICY_SCHEMA._private_limiters x
+      select x.id, x.gate, x.scope_key from limiters x
       where x.policy_id = p_policy_id and x.gate = w.gate and x.scope_key = w.scope_key limit 1
     ) l
   ),
   made as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_limiters (
+    insert into limiters (
       policy_id, gate, scope_key, kind, breadth, position, numbers, tokens, refilled_at, current_max, arrival_id, version)
     select p_policy_id, w.gate, w.scope_key, w.kind, w.breadth, w.position, w.numbers,
       case when (w.numbers).rate is null then null
         when v_overridden
-          then :DISPATCH_POLICY_SCHEMA._first_tokens(p_policy_id, w.gate, w.scope_key, w.numbers, w.context, p_now)
-        else :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.numbers) end,
+          then _first_tokens(p_policy_id, w.gate, w.scope_key, w.numbers, w.context, p_now)
+        else _throttle_capacity(w.numbers) end,
       case when (w.numbers).rate is not null then p_now end, (w.numbers).initial_max, w.arrival_id, w.arrival_version
     from limiter w
     where not exists (select from there t where t.gate = w.gate and t.scope_key = w.scope_key)
@@ -64,7 +64,7 @@ begin
   limiter_id as materialized (select * from there union all select * from made)
   select
     array(
-      select row(w.partition_id, array_agg(i.id order by w.breadth, w.position)):::DISPATCH_POLICY_SCHEMA._private_limiter_ids
+      select row(w.partition_id, array_agg(i.id order by w.breadth, w.position))::limiter_ids
       from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.scope_key group by w.partition_id),
     array_agg(m.gate), array_agg(m.scope_key),
     (select count(*) from limiter) > (select count(*) from limiter_id)
@@ -73,7 +73,7 @@ begin
     -- this statement cannot see what was made after it began: the next one can
     select m.limiters, _make_limiters.made_gates || m.made_gates, _make_limiters.made_keys || m.made_keys
     into limiters, made_gates, made_keys
-    from :DISPATCH_POLICY_SCHEMA._make_limiters(p_policy_id, p_news, p_known, p_now) m;
+    from _make_limiters(p_policy_id, p_news, p_known, p_now) m;
   end if;
 end
 $$;

@@ -1,13 +1,13 @@
 -- Merges the arrivals of each partition whose arrivals had to be left. Otherwise, if a busy tenant's partition is locked
 -- for an hour, each router would read the arrivals of that hour again. Routing the merged one has the same effect. Stops
 -- and outcomes are not merged. Returns how many arrivals it saved.
-create or replace function :DISPATCH_POLICY_SCHEMA._merge_arrivals(p_policy text, p_ids bigint[]) returns int
+create or replace function _merge_arrivals(p_policy text, p_ids bigint[]) returns int
 language plpgsql as $$
 declare
   v_consumed int;
 begin
   with arrived as materialized (
-    select a.* from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    select a.* from arrivals a
     where a.policy = p_policy and a.id = any(p_ids) and a.pause is null and a.outcome is null
   ),
   newest as materialized (
@@ -23,10 +23,10 @@ begin
       (array_agg(n.shard order by n.id) filter (where n.shard is not null))[1] as shard,
       -- a due job and a later one: the merged place is the due one's, and the later one may cost less
       bool_or(n.head_changed) or (bool_or(n.head_id = h.id) and bool_or(n.head_id < h.id)) as head_changed
-    from arrived n cross join :DISPATCH_POLICY_SCHEMA._no_head() h group by n.partition_id having count(*) > 1
+    from arrived n cross join _no_head() h group by n.partition_id having count(*) > 1
   ),
   consumed as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    delete from arrivals a
     where a.policy = p_policy and a.id = any(p_ids)
       and (a.id in (
         select n.id from arrived n join work w on w.partition_id = n.partition_id
@@ -34,7 +34,7 @@ begin
     returning 1
   ),
   kept as (
-    update :DISPATCH_POLICY_SCHEMA._private_arrivals a set
+    update arrivals a set
       due_at = w.due_at, min_cost = w.min_cost, shard = w.shard, head_priority = f.head_priority,
       head_run_at = f.head_run_at, head_id = f.head_id, head_changed = w.head_changed, jobs = w.jobs
     from newest k join work w on w.partition_id = k.partition_id join first f on f.partition_id = k.partition_id

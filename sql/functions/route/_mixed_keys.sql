@@ -3,9 +3,9 @@
 -- bring by one definition counts. An operator who refreshes a context, and a new definition, change keys on purpose.
 --
 -- Returns { <partition id>: { "gate", "before", "after" } }. Null: there is none.
-create or replace function :DISPATCH_POLICY_SCHEMA._mixed_keys(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
-  p_known :DISPATCH_POLICY_SCHEMA._private_known[]
+create or replace function _mixed_keys(
+  p_policy policies, p_arrivals arrivals[],
+  p_known known[]
 ) returns jsonb language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _route_limits
 begin
@@ -21,13 +21,13 @@ begin
       select b.partition_id, b.version, b.context, b.limits from brought b
       union all
       select q.id, q.version, q.context, q.limits
-      from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      join :DISPATCH_POLICY_SCHEMA._private_definitions d on d.policy_id = q.policy_id and d.hash = (p_policy).definition_hash
+      from partitions q
+      join definitions d on d.policy_id = q.policy_id and d.hash = (p_policy).definition_hash
       where q.id = any(array(
           select k.id from unnest(p_known) k join newest n on n.partition_id = k.id and n.limits <> k.limits))
         and greatest(q.created_at, q.limits_since) >= d.in_force_at
         and (q.staged > 0 or exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.partition_id = q.id))
+          select from in_flight_jobs f where f.partition_id = q.id))
     )
     select jsonb_object_agg(m.partition_id, jsonb_build_object('gate', m.gate, 'before', m.before, 'after', m.after))
     from (

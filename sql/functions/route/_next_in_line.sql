@@ -6,8 +6,8 @@
 --   wake_at   when the router looks again, see _next_wake_at
 --
 -- The rows are locked by one statement and read by the next one. So this reads what a session wrote that had a row before.
-create or replace function :DISPATCH_POLICY_SCHEMA._next_in_line(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_limiter :DISPATCH_POLICY_SCHEMA._private_limiter_now,
+create or replace function _next_in_line(
+  p_policy policies, p_limiter room_before,
   p_ticked text[], p_now timestamptz,
   out room int, out woken uuid[], out by_wait uuid[], out waiting bigint, out wake_at timestamptz
 ) language plpgsql as $$
@@ -18,22 +18,22 @@ declare
   v_next_cost float8;   -- what the job of the first that is not woken costs
 begin
   by_wait := '{}';
-  room := :DISPATCH_POLICY_SCHEMA._room_for_waiters(p_limiter, (p_policy).fair_by_work);
+  room := _room_for_waiters(p_limiter, (p_policy).fair_by_work);
   if p_limiter.slots < 2147483647 or p_limiter.rate > 0 then
-    v_longest := least(room, :DISPATCH_POLICY_SCHEMA._longest_first(p_policy, p_limiter.admitted,
-      coalesce(p_limiter.slots, :DISPATCH_POLICY_SCHEMA._waiters_reached(p_limiter.tokens))));
+    v_longest := least(room, _longest_first(p_policy, p_limiter.admitted,
+      coalesce(p_limiter.slots, _waiters_reached(p_limiter.tokens))));
   end if;
   if v_longest > 0 then
     by_wait := array(
-      select x.id from :DISPATCH_POLICY_SCHEMA._private_partitions x
+      select x.id from partitions x
       where x.blocked_on = p_limiter.id and (p_ticked is null or x.shard = any(p_ticked))
-        and x.in_line_since <= :DISPATCH_POLICY_SCHEMA._long_since(p_now) order by x.in_line_since
+        and x.in_line_since <= _long_since(p_now) order by x.in_line_since
       limit v_longest
       for no key update skip locked);
   end if;
   if room > 0 then
     v_next := array(
-      select x.id from :DISPATCH_POLICY_SCHEMA._private_partitions x
+      select x.id from partitions x
       where x.blocked_on = p_limiter.id and (p_ticked is null or x.shard = any(p_ticked)) order by x.fair_key, x.due_at
       limit room
       for no key update skip locked);
@@ -45,11 +45,11 @@ begin
       (array_agg(n.head_cost order by n.nth) filter (where not n.goes))[1]
     into woken, v_cost, v_next_cost
     from (
-      select w.*, p_limiter.slots is not null or p_limiter.breadth = 0 or :DISPATCH_POLICY_SCHEMA._lets_through(
+      select w.*, p_limiter.slots is not null or p_limiter.breadth = 0 or _lets_through(
           p_limiter.tokens, case when w.nth = 1 then p_limiter.capacity else 'Infinity' end, w.cost) as goes
       from (
         select x.id, x.head_cost, row_number() over in_order as nth, sum(x.head_cost) over in_order as cost
-        from :DISPATCH_POLICY_SCHEMA._private_partitions x
+        from partitions x
         where x.id = any(by_wait || v_next)
         window in_order as (order by x.id = any(by_wait) desc, x.fair_key, x.due_at, x.id rows unbounded preceding)
         order by nth limit room
@@ -58,8 +58,8 @@ begin
   end if;
   waiting := (
     select count(*) from (
-      select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = p_limiter.id limit room + 1) z);
-  wake_at := :DISPATCH_POLICY_SCHEMA._next_wake_at(
+      select from partitions q where q.blocked_on = p_limiter.id limit room + 1) z);
+  wake_at := _next_wake_at(
     p_limiter, room, waiting, cardinality(woken), v_cost, v_next_cost, p_now);
 end
 $$;

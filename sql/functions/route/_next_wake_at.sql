@@ -6,8 +6,8 @@
 --
 --   room        how many were looked at      cost    what the jobs of those woken cost
 --   next_cost   what the job of the first that was not woken costs
-create or replace function :DISPATCH_POLICY_SCHEMA._next_wake_at(
-  l :DISPATCH_POLICY_SCHEMA._private_limiter_now, room int, waiting bigint, woken bigint, cost float8, next_cost float8,
+create or replace function _next_wake_at(
+  l room_before, room int, waiting bigint, woken bigint, cost float8, next_cost float8,
   now timestamptz
 ) returns timestamptz language sql stable as $$
   select case
@@ -16,10 +16,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._next_wake_at(
         now + interval '1 millisecond',
         least(
           case when woken > 0 then now + interval '50 milliseconds' end,
-          :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
+          _throttle_ready_at(
             (l).tokens - cost, (l).rate, (l).per, (l).capacity,
             case when (l).spent is not null
-              then :DISPATCH_POLICY_SCHEMA._window_spend((l).spent, (l).window_seconds, (l).remembered, cost, now) end,
+              then _window_spend((l).spent, (l).window_seconds, (l).remembered, cost, now) end,
             (l).calendar, coalesce(next_cost, 0), now))) end
     when woken < least(waiting, room) then now + interval '1 millisecond'   -- another transaction has locked some
     when (l).ending > 0 and waiting > woken then now + interval '10 milliseconds'

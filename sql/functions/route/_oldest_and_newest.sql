@@ -6,7 +6,7 @@
 -- Stops do not wait: _route adds them to each batch.
 --
 --   last   the newest arrival of the batch that has no older one outside
-create or replace function :DISPATCH_POLICY_SCHEMA._oldest_and_newest(
+create or replace function _oldest_and_newest(
   p_policy text, p_ids bigint[], out ids bigint[], out last bigint
 ) language plpgsql stable as $$
 declare
@@ -17,10 +17,10 @@ begin
   last := v_older[cardinality(v_older)];
   ids := v_older || array(
     select a.id from (
-      select a.id, :DISPATCH_POLICY_SCHEMA._portion(sum(octet_length(a.context::text)) over (
+      select a.id, _portion(sum(octet_length(a.context::text)) over (
         order by a.id desc rows between unbounded preceding and 1 preceding)) as portion
       from (
-        select x.id, x.context from :DISPATCH_POLICY_SCHEMA._private_arrivals x
+        select x.id, x.context from arrivals x
         where x.policy = p_policy and x.id > last and x.pause is null and x.outcome is null
         order by x.id desc limit v_half) a
     ) a

@@ -1,6 +1,6 @@
 -- Raises if the caller has another definition of the policy than the one in force. It would work out other limits.
-create or replace function :DISPATCH_POLICY_SCHEMA._refuse_definition(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_hash text
+create or replace function _refuse_definition(
+  p_policy policies, p_hash text
 ) returns void language plpgsql as $$
 begin
   if (p_policy).definition_hash <> p_hash then

@@ -9,31 +9,31 @@
 --
 --   p_after   the partition behind which the page begins; null: the first page
 --   p_last    the last one of the page; null: the page is empty, and all is done
-create or replace function :DISPATCH_POLICY_SCHEMA._resolve_again(
+create or replace function _resolve_again(
   p_policy text, p_hash text, p_after uuid, p_last uuid, p_partitions json
 ) returns boolean language plpgsql
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 begin
-  perform from :DISPATCH_POLICY_SCHEMA._private_resolutions r
+  perform from resolutions r
   where r.policy = p_policy and r.definition_hash = p_hash and r.after is not distinct from p_after for update;
   if not found then
     return false;
   elsif p_last is null then
-    delete from :DISPATCH_POLICY_SCHEMA._private_resolutions r where r.policy = p_policy;
+    delete from resolutions r where r.policy = p_policy;
   else
-    update :DISPATCH_POLICY_SCHEMA._private_resolutions r set after = p_last where r.policy = p_policy;
+    update resolutions r set after = p_last where r.policy = p_policy;
   end if;
-  insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, version, context, weight, limits)
-  select p_policy, :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key'), k.value ->> 'key', p.generation,
+  insert into arrivals (policy, partition_id, key, version, context, weight, limits)
+  select p_policy, _partition_id(p_policy, k.value ->> 'key'), k.value ->> 'key', p.generation,
     (k.value -> 'context')::jsonb, (k.value ->> 'weight')::float8, (k.value -> 'limits')::jsonb
   from json_array_elements(p_partitions) k
-  cross join :DISPATCH_POLICY_SCHEMA._private_policies p
+  cross join policies p
   where p.name = p_policy and not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key')
+      select from partitions q
+      where q.id = _partition_id(p_policy, k.value ->> 'key')
         and q.version >= p.generation and q.arrival_id <> (k.value ->> 'arrivalId')::bigint)
-    and :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key') not in (
-      select a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    and _partition_id(p_policy, k.value ->> 'key') not in (
+      select a.partition_id from arrivals a
       where a.policy = p_policy and a.version >= p.generation and a.limits is not null);
   return true;
 end

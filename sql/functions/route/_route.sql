@@ -14,16 +14,16 @@
 --             loop sets the times.
 --   p_shard   the shard that the caller ticks next, null: all of them. The tick loops of other shards are notified if
 --             their partitions are woken.
-create or replace function :DISPATCH_POLICY_SCHEMA._route(
+create or replace function _route(
   p_policy text, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean default true,
   p_shard text default null
 ) returns int language plpgsql
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- planned at each call, an idle one took 9 ms
 set lock_timeout = '2s'
 as $$
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_policy policies;
   v_ids bigint[];
   v_partition_ids uuid[];
   v_pause_ids bigint[];
@@ -35,12 +35,12 @@ declare
   v_after bigint := 0;
   v_consumed int := 0;
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_isolation('routing');
-  select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  perform _check_isolation('routing');
+  select * into v_policy from policies p where p.name = p_policy;
   if v_policy.id is null then
-    perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);
+    perform _unknown_policy(p_policy);
   end if;
-  if not :DISPATCH_POLICY_SCHEMA._try_lock_turn(v_policy.id, 'route') then
+  if not _try_lock_turn(v_policy.id, 'route') then
     return -1;
   end if;
   -- mostly one batch: another follows if one was full, and part of it had to be left; each has all stops
@@ -49,10 +49,10 @@ begin
       array_agg(a.id) filter (where a.is_read and a.is_pause), not bool_and(a.is_read), count(*) = p_max
     into v_ids, v_partition_ids, v_pause_ids, v_is_cut, v_full from (
       select a.id, a.partition_id, a.pause is not null as is_pause,
-        :DISPATCH_POLICY_SCHEMA._portion(sum(octet_length(a.context::text)) over (
+        _portion(sum(octet_length(a.context::text)) over (
           order by a.id rows between unbounded preceding and 1 preceding)) = 0 as is_read
       from (
-        select x.id, x.partition_id, x.pause, x.context from :DISPATCH_POLICY_SCHEMA._private_arrivals x
+        select x.id, x.partition_id, x.pause, x.context from arrivals x
         where x.policy = p_policy and x.id > v_after order by x.id limit p_max) a
     ) a;
     exit when v_ids is null;
@@ -60,32 +60,32 @@ begin
     v_has_all := v_batch = 1 and not v_full;
     if not v_has_all then
       if v_batch = 1 then
-        select b.ids, b.last into v_ids, v_last from :DISPATCH_POLICY_SCHEMA._oldest_and_newest(p_policy, v_ids) b;
+        select b.ids, b.last into v_ids, v_last from _oldest_and_newest(p_policy, v_ids) b;
       else
         v_last := (select max(u.id) from unnest(v_ids) u (id));
       end if;
       -- Without a stop that came later, its partition's jobs would go although somebody has paused it.
       v_ids := v_ids || array(
-        select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+        select a.id from arrivals a
         where a.policy = p_policy and a.pause is not null and (a.id in (select unnest(v_ids))) is not true);
       select array_agg(distinct a.partition_id), array_agg(a.id) filter (where a.pause is not null)
       into v_partition_ids, v_pause_ids
-      from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p_policy and a.id = any(v_ids);
+      from arrivals a where a.policy = p_policy and a.id = any(v_ids);
     end if;
-    v_left_ids := :DISPATCH_POLICY_SCHEMA._route_batch(
+    v_left_ids := _route_batch(
       v_policy, v_ids, v_partition_ids, v_pause_ids, coalesce(p_now, clock_timestamp()), v_has_all);
     v_consumed := v_consumed + cardinality(v_ids) - cardinality(v_left_ids);
     exit when v_left_ids = '{}' or not v_full or v_consumed >= p_max;
-    v_consumed := v_consumed + :DISPATCH_POLICY_SCHEMA._merge_arrivals(p_policy, v_left_ids);
+    v_consumed := v_consumed + _merge_arrivals(p_policy, v_left_ids);
     v_after := v_last;
   end loop;
   if v_is_cut and v_consumed > 0 then
     v_consumed := greatest(v_consumed, p_max);
   end if;
   if v_policy.max_pending_in_all is not null then
-    perform :DISPATCH_POLICY_SCHEMA._add_up_pending(p_policy);
+    perform _add_up_pending(p_policy);
   end if;
   return v_consumed
-    + :DISPATCH_POLICY_SCHEMA._wake(v_policy, coalesce(p_now, clock_timestamp()), p_max, p_bounded, p_times, p_shard);
+    + _wake(v_policy, coalesce(p_now, clock_timestamp()), p_max, p_bounded, p_times, p_shard);
 end
 $$;

@@ -6,8 +6,8 @@
 -- One bad arrival would stop its whole policy. So it finds such arrivals by trying the others in halves, level by level.
 -- The number of tries has a bound, and the last of them try single partitions drawn by lot. So each routing step gets
 -- further, however many are bad.
-create or replace function :DISPATCH_POLICY_SCHEMA._route_batch(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
+create or replace function _route_batch(
+  p_policy policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
   p_now timestamptz, p_has_all boolean
 ) returns bigint[] language plpgsql
 set lock_timeout = '20ms' as $$
@@ -24,9 +24,9 @@ begin
     v_tries := v_tries + 1;
     begin
       -- locks and changes in one subtransaction: a row that is locked outside and changed inside costs a multixact
-      v_left_ids := :DISPATCH_POLICY_SCHEMA._route_part(
+      v_left_ids := _route_part(
         p_policy, case when v_tries = 1 then p_ids else array(
-          select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+          select a.id from arrivals a
           where a.policy = (p_policy).name and a.id = any(p_ids) and (a.partition_id in (select unnest(v_partition_ids))) is true) end,
         v_partition_ids, p_pause_ids, p_now, p_has_all);
     exception
@@ -65,6 +65,6 @@ begin
   if v_tries = 1 and v_left_ids is not null then
     return v_left_ids;
   end if;
-  return :DISPATCH_POLICY_SCHEMA._arrivals_left((p_policy).name, p_ids);
+  return _arrivals_left((p_policy).name, p_ids);
 end
 $$;

@@ -11,9 +11,9 @@
 --
 -- A partition's own limiter also changes if other limits by context apply to it now. `p_contexts` has the contexts before, by
 -- partition.
-create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
-  p_known :DISPATCH_POLICY_SCHEMA._private_known[], p_made_gates text[], p_made_keys text[], p_contexts jsonb, p_now timestamptz
+create or replace function _route_limits(
+  p_policy policies, p_arrivals arrivals[],
+  p_known known[], p_made_gates text[], p_made_keys text[], p_contexts jsonb, p_now timestamptz
 ) returns void language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
@@ -31,7 +31,7 @@ begin
     from newest n
     cross join lateral (
       select x.value ->> 'gate' as gate, x.value as declared,
-        :DISPATCH_POLICY_SCHEMA._scope_key(x.value ->> 'scope', x.value ->> 'key', n.key) as key,
+        _scope_key(x.value ->> 'scope', x.value ->> 'key', n.key) as key,
         case when x.value ->> 'scope' = 'partition' then p_contexts -> n.partition_id::text end as context
       from jsonb_array_elements(n.limits) x
     ) l
@@ -44,14 +44,14 @@ begin
   from wanted w
   -- "limit 1" makes it one look at the index each: else the planner read all limiters of the policy
   cross join lateral (
-    select x as limiter, x.id, x.version, x.arrival_id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+    select x as limiter, x.id, x.version, x.arrival_id from limiters x
     where x.policy_id = (p_policy).id and x.gate = w.gate and x.scope_key = w.key limit 1
   ) l
   where (w.version, w.arrival_id) > (l.version, l.arrival_id)
-    and (:DISPATCH_POLICY_SCHEMA._numbers_differ(l.limiter, w.declared) or w.context is not null);
+    and (_numbers_differ(l.limiter, w.declared) or w.context is not null);
   if v_changes is null then
     return;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._change_limiters(p_policy, v_changes, p_arrivals, p_now);
+  perform _change_limiters(p_policy, v_changes, p_arrivals, p_now);
 end
 $$;

@@ -4,8 +4,8 @@
 -- saw its end, because its slot was given back. A breaker opens at `breaker_failures` failures within `breaker_within`,
 -- counted from the first of them, and if a probe fails. It stops the partition for `breaker_cooldown`, beside any hold;
 -- then the partition is probed. If the policy has a history, that has the breaker's time.
-create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
+create or replace function _route_outcomes(
+  p_policy policies, p_arrivals arrivals[],
   p_now timestamptz
 ) returns void language sql volatile as $$
   with outcome as materialized (
@@ -18,7 +18,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
       coalesce((p_policy).breaker_failures <= c.failures or (e.ended and not o.passed), false)
         and (p_policy).breaker_failures is not null as opens
     from outcome o
-    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = o.partition_id
+    join partitions q on q.id = o.partition_id
     cross join lateral (select coalesce(q.probe_job_id = o.probe, false) as ended) e
     cross join lateral (
       select case when s.fresh then p_now else q.failures_since end as since,
@@ -28,7 +28,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
     ) c
   ),
   updated as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+    update partitions q set
       probe_job_id = case when not v.ended then q.probe_job_id end,
       probing = v.opens or (q.probing and not v.passed),
       failures = case when v.opens then 0 else v.failures end,
@@ -44,8 +44,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
     from verdict v where q.id = v.id
     returning q.id, q.limiter_ids, q.breaker_until, v.opens
   )
-  select :DISPATCH_POLICY_SCHEMA._leave_lines((p_policy).id, u.id, u.limiter_ids),
+  select _leave_lines((p_policy).id, u.id, u.limiter_ids),
     case when (p_policy).history_kept_for is not null then
-      :DISPATCH_POLICY_SCHEMA._record_stop((p_policy).id, u.id, 'breaker_open', u.breaker_until, p_now) end
+      _record_stop((p_policy).id, u.id, 'breaker_open', u.breaker_until, p_now) end
   from updated u where u.opens;
 $$;

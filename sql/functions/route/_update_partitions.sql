@@ -1,23 +1,23 @@
 -- Brings the partitions that exist (`p_known`) up to date with their arrivals. A partition that waits for tokens
 -- is looked at again if its next job may be another, because that job may cost less.
-create or replace function :DISPATCH_POLICY_SCHEMA._update_partitions(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_news :DISPATCH_POLICY_SCHEMA._private_news[],
-  p_known :DISPATCH_POLICY_SCHEMA._private_known[],
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_ids[], p_now timestamptz
+create or replace function _update_partitions(
+  p_policy policies, p_news news[],
+  p_known known[],
+  p_limiters limiter_ids[], p_now timestamptz
 ) returns void language plpgsql as $$   -- planned as _route_partitions
 begin
   if exists (select from unnest(p_news) n where n.head_changed) then
     -- the partitions behind it in a shared throttle's line may need no more tokens than there are
-    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+    insert into freed (policy_id, limiter_id)
     select distinct (p_policy).id, l.id from unnest(p_news) n
     join unnest(p_known) k on k.id = n.partition_id
     cross join lateral (
-      select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+      select x.id from limiters x
       where x.id = k.blocked_on and x.by_tokens and x.breadth > 0 limit 1
     ) l
     where n.head_changed;
   end if;
-  update :DISPATCH_POLICY_SCHEMA._private_partitions p set
+  update partitions p set
     -- one that a stop has made gets the shard of its first job
     shard = case when k.arrival_id = 0 then coalesce(n.shard, p.shard) else p.shard end,
     due_at = least(p.due_at, n.due_at), min_cost = least(p.min_cost, n.min_cost), staged = p.staged + n.jobs,
@@ -30,7 +30,7 @@ begin
     weight = c.weight,
     -- one that is in line for its share keeps its place
     fair_key = case when k.due_at < 'infinity' and (k.weight = c.weight or (p_policy).half_life is null)
-      then p.fair_key else :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, k.decayed, p.mean_work, c.weight, p_now) end,
+      then p.fair_key else _fair_key(p_policy, k.decayed, p.mean_work, c.weight, p_now) end,
     looked_at = case when k.ready or k.blocked_on is not null then p.looked_at else p_now end,
     in_line_since = case when k.ready or k.blocked_on is not null then p.in_line_since else p_now end,
     limits = case when c.newer then (n.newest).limits else p.limits end,
@@ -43,10 +43,10 @@ begin
     held_until = greatest(p.held_until, n.held_until),
     probing = p.probing or n.held_until is not null,
     stopped_by = case
-      when n.pause is not null and :DISPATCH_POLICY_SCHEMA._tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
+      when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
       then n.pause ->> 'by' else p.stopped_by end,
     stop_reason = case
-      when n.pause is not null and :DISPATCH_POLICY_SCHEMA._tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
+      when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
       then n.pause ->> 'reason' else p.stop_reason end,
     denied_until = case when n.pause is null and not m.looks_now
       then least(p.denied_until, m.looks_at) else '-infinity' end,
@@ -65,7 +65,7 @@ begin
   ) c
   cross join lateral (
     select (c.may_be_next or n.head_changed or n.later_at < k.denied_until) and exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = k.blocked_on and l.by_tokens) as for_tokens
+      select from limiters l where l.id = k.blocked_on and l.by_tokens) as for_tokens
   ) t
   -- It waits for a limiter that it no longer uses, or for more tokens than its new next job may need. A job that is
   -- not due yet may become its next one.
@@ -75,7 +75,7 @@ begin
       or (t.for_tokens and (c.may_be_next or n.head_changed))
       -- the job that it waits for in strict order may be gone, or what came is the next job of its key
       or (k.blocked_on is null and k.denied_reason is not distinct from 'strict_order' and (n.head_changed
-        or not exists (select from :DISPATCH_POLICY_SCHEMA._waiting_heads(array[k.id])))) as looks_now,
+        or not exists (select from _waiting_heads(array[k.id])))) as looks_now,
       case when t.for_tokens then n.later_at end as looks_at
   ) m
   where p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x));

@@ -11,8 +11,8 @@
 -- It is longer than others, because one loop decides about a limiter all that the end writes for all of them.
 --
 -- The loops of other shards whose partitions it woke are notified, or those that may lead such a shard.
-create or replace function :DISPATCH_POLICY_SCHEMA._wake(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean,
+create or replace function _wake(
+  p_policy policies, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean,
   p_shard text
 ) returns int language plpgsql as $$
 declare
@@ -20,7 +20,7 @@ declare
   v_ticked text[];
   v_timed_ids bigint[];
   v_freed bigint[];
-  v_limiter :DISPATCH_POLICY_SCHEMA._private_limiter_now;
+  v_limiter room_before;
   v_line record;
   v_woken uuid[] := '{}';
   v_first uuid[] := '{}';
@@ -32,37 +32,37 @@ declare
   v_announces boolean := false;
 begin
   if not (p_policy).enabled then
-    return :DISPATCH_POLICY_SCHEMA._wake_all(p_policy, p_max, p_shard);
+    return _wake_all(p_policy, p_max, p_shard);
   end if;
   -- two looks, each by its index: there may be an override for each of 10,000 accounts
   if exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    select from overrides o
     where o.policy_id = (p_policy).id and least(o.announce_at, o.announce_again_at) <= p_now
   ) or exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = (p_policy).id and o.to_announce <> '{}'
+    select from overrides o where o.policy_id = (p_policy).id and o.to_announce <> '{}'
   ) then
-    v_announces := :DISPATCH_POLICY_SCHEMA._announce_overrides(p_policy, p_now);
+    v_announces := _announce_overrides(p_policy, p_now);
   end if;
-  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_to_wake(p_policy, p_now, p_max, p_bounded);
+  v_limiter_ids := _limiters_to_wake(p_policy, p_now, p_max, p_bounded);
   if v_limiter_ids = '{}' then
     return v_announces::int;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._refresh_keys(p_policy, v_limiter_ids, null, p_now);
-  v_ticked := :DISPATCH_POLICY_SCHEMA._ticked_shards(p_policy, p_shard);
+  perform _refresh_keys(p_policy, v_limiter_ids, null, p_now);
+  v_ticked := _ticked_shards(p_policy, p_shard);
   -- A tick may add a waiter and set wake_at after the waiters were counted, and the update below would overwrite it. So
   -- these limiters are locked before.
   v_timed_ids := array(
-    select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+    select x.id from limiters x
     where p_times and x.id = any(v_limiter_ids)
       and (x.wake_at is not null or (x.by_tokens and x.breadth > 0) or x.ending <> '{}' or (x.numbers).per_worker)
     for no key update skip locked);
   -- Read before the room is: a slot that is freed later keeps its row.
-  v_freed := array(select f.id from :DISPATCH_POLICY_SCHEMA._private_freed f
+  v_freed := array(select f.id from freed f
     where f.policy_id = (p_policy).id and f.limiter_id = any(v_limiter_ids));
-  foreach v_limiter in array :DISPATCH_POLICY_SCHEMA._limiters_of_pass((p_policy).id, array(
-    select l from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_limiter_ids)), p_now, p_bounded)
+  foreach v_limiter in array _limiters_of_pass((p_policy).id, array(
+    select l from limiters l where l.id = any(v_limiter_ids)), p_now, p_bounded)
   loop
-    v_line := :DISPATCH_POLICY_SCHEMA._next_in_line(p_policy, v_limiter, v_ticked, p_now);
+    v_line := _next_in_line(p_policy, v_limiter, v_ticked, p_now);
     v_woken := v_woken || v_line.woken;
     v_first := v_first || v_line.by_wait;
     if v_line.room > 0 then
@@ -70,7 +70,7 @@ begin
       v_rooms := v_rooms || v_line.room;
     end if;
     if v_limiter.id = any(v_timed_ids) then
-      update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = v_line.wake_at, fewest_pools = v_limiter.pools
+      update limiters l set wake_at = v_line.wake_at, fewest_pools = v_limiter.pools
       where l.id = v_limiter.id;
     end if;
     if v_line.waiting <= cardinality(v_line.woken) or (v_line.room = 0 and v_limiter.ending = 0)
@@ -86,21 +86,21 @@ begin
   end loop;
   if v_woken <> '{}' then
     with woken as (
-      update :DISPATCH_POLICY_SCHEMA._private_partitions p set
+      update partitions p set
         denied_until = '-infinity', blocked_on = null, denied_reason = null, goes_first = p.id = any(v_first)
       where p.id = any(v_woken)
       returning p.shard
     )
     select array_agg(w.shard) into v_shards from woken w;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._keep_freed((p_policy).id, v_freed, v_served, v_unsure)
+  perform _keep_freed((p_policy).id, v_freed, v_served, v_unsure)
   where v_freed <> '{}' or v_unsure <> '{}';
   if v_ticked is not null and v_with_room <> '{}' then
-    v_shards := v_shards || array(select w from :DISPATCH_POLICY_SCHEMA._wake_unticked(v_with_room, v_rooms, v_ticked) w);
+    v_shards := v_shards || array(select w from _wake_unticked(v_with_room, v_rooms, v_ticked) w);
   end if;
   v_others := array(select distinct s from unnest(v_shards) s where s <> p_shard);
   if v_others <> '{}' then
-    perform :DISPATCH_POLICY_SCHEMA._notify_shards((p_policy).name, v_others);
+    perform _notify_shards((p_policy).name, v_others);
   end if;
   return cardinality(v_shards) + v_announces::int;
 end

@@ -2,8 +2,8 @@
 --
 -- A partition that is locked waits until a later step. Until then its limiter keeps what would wake it, because the policy
 -- may be switched on before.
-create or replace function :DISPATCH_POLICY_SCHEMA._wake_all(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_max int, p_shard text
+create or replace function _wake_all(
+  p_policy policies, p_max int, p_shard text
 ) returns int language plpgsql as $$
 declare
   v_woken int;
@@ -11,9 +11,9 @@ declare
   v_shards text[];
 begin
   with woken as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null, denied_reason = null
+    update partitions p set denied_until = '-infinity', blocked_on = null, denied_reason = null
     where p.id = any(array(
-      select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      select q.id from partitions q
       where q.policy_id = (p_policy).id and q.denied_until > '-infinity' and q.due_at < 'infinity'
       order by q.id limit p_max for no key update skip locked))
     returning p.shard
@@ -21,21 +21,21 @@ begin
   select count(*), array_agg(distinct w.shard) filter (where w.shard <> p_shard) into v_woken, v_shards from woken w;
   with idle as materialized (   -- one look at the index for each, in the deletion's snapshot
     select d.id from (
-      select distinct f.limiter_id as id from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = (p_policy).id
+      select distinct f.limiter_id as id from freed f where f.policy_id = (p_policy).id
     ) d
-    where (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = d.id limit 1) is null
+    where (select true from partitions q where q.blocked_on = d.id limit 1) is null
   )
-  delete from :DISPATCH_POLICY_SCHEMA._private_freed f
+  delete from freed f
   where f.policy_id = (p_policy).id and (f.limiter_id in (select i.id from idle i)) is true;
   -- locked before it is looked at who waits, as in _wake
   v_limiter_ids := array(
-    select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+    select x.id from limiters x
     where x.policy_id = (p_policy).id and x.wake_at is not null for no key update skip locked);
-  update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = null
+  update limiters l set wake_at = null
   where l.id = any(v_limiter_ids) and (
-    select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit 1) is null;
+    select true from partitions q where q.blocked_on = l.id limit 1) is null;
   if v_shards is not null then
-    perform :DISPATCH_POLICY_SCHEMA._notify_shards((p_policy).name, v_shards);
+    perform _notify_shards((p_policy).name, v_shards);
   end if;
   return v_woken;
 end

@@ -41,34 +41,34 @@
 -- locked. The turn is locked only if the partition is new, if its limits changed, or if its context changed while there are
 -- limits by context. Whatever did not let the job in is unlocked before _stored_payload locks rows of Graphile Worker, which
 -- it unlocks again at once. If it cannot, this raises lock_not_available, and the caller asks again.
-create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
+create or replace function _catch_unadmitted(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_locked_at timestamptz, p_batch json, p_payload json,
   p_unmanaged text, p_now timestamptz,
   out verdict text, out staged_id bigint, out admission bigint
 ) language plpgsql
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_policy policies;
   v_key text := p_batch #>> '{partitions,0,key}';
   v_rejects boolean;
   v_elsewhere boolean;   -- whether a process that has the version in force says where it belongs
   v_payload json;
 begin
   -- a job that is taken over, or that no policy governs, occupies the slot of the job it replaced until it ends
-  admission := (select f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = p_job_id);
+  admission := (select f.admission from in_flight_jobs f where f.job_id = p_job_id);
   if not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id) then
     verdict := 'gone';
     return;
   end if;
-  if not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id, p_locked_at) then
+  if not _keeps_job(p_job_id, p_attempt, p_pool_id, p_locked_at) then
     verdict := 'reassigned';
     return;
   end if;
-  select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_batch ->> 'policy';
+  select * into v_policy from policies p where p.name = p_batch ->> 'policy';
   -- an original whose copy is staged, or was handed back, must not run beside it
   if not v_policy.enabled and not exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
+    select from taken_over_jobs o
     where o.job_id = p_job_id and o.revision = p_revision
   ) then
     verdict := 'ungoverned';
@@ -77,32 +77,32 @@ begin
   -- A job that was admitted came by the policy, although somebody has touched its row since, or gave its slot back.
   v_rejects := p_unmanaged = 'reject' and not exists (
     select from :GRAPHILE_WORKER_SCHEMA.jobs j
-    where j.id = p_job_id and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key));
+    where j.id = p_job_id and _is_ours(j.flags, j.created_at, j.key));
   v_elsewhere := p_unmanaged <> 'run' and (p_batch ->> 'version')::int <> v_policy.version
-    and :DISPATCH_POLICY_SCHEMA._leader_keys(v_policy);
+    and _leader_keys(v_policy);
   if v_elsewhere then
     p_batch := (p_batch::jsonb || '{"partitions": []}')::json;
   end if;
   -- a policy that nobody has declared yet has no limits; its jobs wait for them
   if v_policy.id is not null and not v_rejects and not v_elsewhere and not exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
+    select from taken_over_jobs o
     where o.job_id = p_job_id and o.revision = p_revision
   ) then
     -- A job that another one might not replace (unsafe_dedupe) is still the one that has the slot. Under another id it would
     -- be gone for its group.
     staged_id := coalesce((
-      select f.staged_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      select f.staged_id from in_flight_jobs f
       join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id
-      where f.job_id = p_job_id and :DISPATCH_POLICY_SCHEMA._is_row_of(f.revision, f.staged_id, j.revision, j.flags)
-    ), :DISPATCH_POLICY_SCHEMA._parked_row_of(p_job_id), nextval(
-      pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id')));
+      where f.job_id = p_job_id and _is_row_of(f.revision, f.staged_id, j.revision, j.flags)
+    ), _parked_row_of(p_job_id), nextval(
+      pg_get_serial_sequence('staged_jobs', 'id')));
     begin
-      if not :DISPATCH_POLICY_SCHEMA._let_in(
+      if not _let_in(
         v_policy, v_key, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now)
-        or not :DISPATCH_POLICY_SCHEMA._leave_staging(p_job_id) then
+        or not _leave_staging(p_job_id) then
         raise exception using errcode = 'DPOUT';
       end if;
-      select s.admission into admission from :DISPATCH_POLICY_SCHEMA._start_attempt(
+      select s.admission into admission from _start_attempt(
         p_job_id, p_revision, p_attempt, p_pool_id, p_locked_at) s;
       -- while it waited for locks, the job may have been unlocked
       verdict := case when admission is null then 'reassigned' else 'admitted' end;
@@ -114,7 +114,7 @@ begin
     exception when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then null;
     end;
     if verdict = 'admitted' then
-      perform :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id);
+      perform _drop_older(p_job_id);
     end if;
     if verdict is not null then
       return;
@@ -122,10 +122,10 @@ begin
   end if;
   verdict := 'taken_over';
   begin
-    v_payload := coalesce(p_payload, :DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id, p_pool_id));
-    staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_revision, p_batch, v_payload, v_rejects);
+    v_payload := coalesce(p_payload, _stored_payload(p_job_id, p_pool_id));
+    staged_id := _take_over(p_job_id, p_revision, p_batch, v_payload, v_rejects);
     -- staging may wait for long, and whoever has the job by now may have found no copy
-    if v_payload is null or not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id, p_locked_at) then
+    if v_payload is null or not _keeps_job(p_job_id, p_attempt, p_pool_id, p_locked_at) then
       raise exception using errcode = 'DPOUT';
     end if;
   exception when sqlstate 'DPOUT' then

@@ -3,10 +3,10 @@
 -- one, and the job runs on.
 --
 --   p_locked_at   as JavaScript has read it, in milliseconds. Null: it could not read it
-create or replace function :DISPATCH_POLICY_SCHEMA._keeps_job(
+create or replace function _keeps_job(
   p_job_id bigint, p_attempt int, p_pool_id text, p_locked_at timestamptz
 ) returns boolean language sql stable
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   select exists (
     select from :GRAPHILE_WORKER_SCHEMA.jobs j
     where j.id = p_job_id and j.locked_by is not distinct from p_pool_id

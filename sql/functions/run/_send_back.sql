@@ -10,30 +10,30 @@
 --
 -- Locks: limiters ascending, the staged row of its key, Graphile Worker's rows, the in-flight row. It waits for each only
 -- for a moment.
-create or replace function :DISPATCH_POLICY_SCHEMA._send_back(
+create or replace function _send_back(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_admission bigint, p_gates text[], p_payload json,
   p_now timestamptz
 ) returns boolean language plpgsql
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '250ms' as $$
 declare
-  v_slot :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs;
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_slot in_flight_jobs;
+  v_policy policies;
   v_job record;
   v_run_at timestamptz;
   v_payload json;
   v_now timestamptz;
   v_left bigint[];
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_isolation('a job that is sent back');
-  select f.* into v_slot from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+  perform _check_isolation('a job that is sent back');
+  select f.* into v_slot from in_flight_jobs f
   where f.job_id = p_job_id and f.revision = p_revision and f.admission = p_admission;
   if not found then
     return false;
   end if;
-  v_payload := coalesce(p_payload, :DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id, p_pool_id));
-  perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.id = any(v_slot.limiter_ids || :DISPATCH_POLICY_SCHEMA._limiters_of(array[v_slot.partition_id]))
+  v_payload := coalesce(p_payload, _stored_payload(p_job_id, p_pool_id));
+  perform from limiters l
+  where l.id = any(v_slot.limiter_ids || _limiters_of(array[v_slot.partition_id]))
   order by l.id for no key update;
   v_now := coalesce(p_now, clock_timestamp());
   select j.* into v_job from :GRAPHILE_WORKER_SCHEMA.jobs j
@@ -42,34 +42,34 @@ begin
     return false;
   end if;
   v_job.attempts := p_attempt;   -- whoever takes its key off uses them up
-  select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_slot.policy_id;
+  select * into v_policy from policies p where p.id = v_slot.policy_id;
   -- the job was due: only a clock that went back says otherwise
   v_run_at := least(coalesce((v_slot.place).run_at, v_job.run_at), v_now);
-  insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs as o (job_id, revision, staged_id)
+  insert into taken_over_jobs as o (job_id, revision, staged_id)
   values (p_job_id, p_revision, v_slot.staged_id)
   on conflict (job_id) do update set
     revision = excluded.revision, staged_id = excluded.staged_id, taken_over_at = excluded.taken_over_at;
   -- what gates deny is dropped under whenBusy "skip", but for parked jobs: this one was admitted already
   if p_attempt = 1 and v_job.last_error is null
     and ((v_slot.place).expires_at is not null or v_policy.when_busy is distinct from 'skip') then
-    perform :DISPATCH_POLICY_SCHEMA._stage_sent_back(v_policy, v_slot, v_job, v_payload, v_run_at, v_now);
+    perform _stage_sent_back(v_policy, v_slot, v_job, v_payload, v_run_at, v_now);
   else
-    perform :DISPATCH_POLICY_SCHEMA._park_sent_back(v_policy, v_slot, v_job, v_payload, v_run_at, v_now);
+    perform _park_sent_back(v_policy, v_slot, v_job, v_payload, v_run_at, v_now);
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._announce_sent_back(v_policy.name, v_slot, v_job.priority, v_run_at);
-  perform from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+  perform _announce_sent_back(v_policy.name, v_slot, v_job.priority, v_run_at);
+  perform from in_flight_jobs f
   where f.job_id = p_job_id and f.admission = p_admission and f.cancelled_at is null for update;
   if not found then
     raise exception using errcode = 'DPOUT';
   end if;
-  select r.left_ids into v_left from :DISPATCH_POLICY_SCHEMA._release(
+  select r.left_ids into v_left from _release(
     json_build_array(json_build_object('job', p_job_id, 'admission', p_admission, 'attempt', p_attempt,
       'settled', '{"cost": 0}'::json)), v_now) r;
   if v_left <> '{}' then
     raise exception using errcode = 'DPOUT';
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._send_back_in_groups(p_job_id, v_slot.staged_id);
-  perform :DISPATCH_POLICY_SCHEMA._admit_fewer(v_slot.limiter_ids, p_gates, v_now);
+  perform _send_back_in_groups(p_job_id, v_slot.staged_id);
+  perform _admit_fewer(v_slot.limiter_ids, p_gates, v_now);
   return true;
 exception when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then
   return false;

@@ -6,7 +6,7 @@
 -- Null if the pool has the job no more. Raises lock_not_available if another session has one of these rows locked for a
 -- while. The wait is shorter than PostgreSQL takes to look for a deadlock: this call gives way, and never the end of another
 -- job.
-create or replace function :DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id bigint, p_pool_id text)
+create or replace function _stored_payload(p_job_id bigint, p_pool_id text)
 returns json language plpgsql
 set lock_timeout = '200ms' as $$
 declare

@@ -1,17 +1,17 @@
 -- Drops staged jobs that have expired, outside of a pass, and records them as drops. The caller has locked them. A job's task
 -- tells its policy.
-create or replace function :DISPATCH_POLICY_SCHEMA._drop_expired(p_ids bigint[]) returns void language plpgsql as $$
+create or replace function _drop_expired(p_ids bigint[]) returns void language plpgsql as $$
 begin
   if p_ids = '{}' then
     return;
   end if;
-  insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, key, reason, jobs)
+  insert into drops (policy, partition_id, key, reason, jobs)
   select p.name, s.partition_id, q.key, 'expired', count(*)
-  from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-  join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = s.task_identifier
-  join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id
-  left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
+  from staged_jobs s
+  join policy_tasks t on t.task_identifier = s.task_identifier
+  join policies p on p.id = t.policy_id
+  left join partitions q on q.id = s.partition_id
   where s.id = any(p_ids) group by p.name, s.partition_id, q.key;
-  perform :DISPATCH_POLICY_SCHEMA._drop_staged(p_ids, 'dropped');
+  perform _drop_staged(p_ids, 'dropped');
 end
 $$;

@@ -6,8 +6,8 @@
 --     { id, key, pending, dropped: of these jobs, not kept, over: of these, because the partition itself is full,
 --       excess: how many of its older jobs must go, added: of these, kept }; null: none
 --   fresh              how many of the kept ones take no other's place
-create or replace function :DISPATCH_POLICY_SCHEMA._fit(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partitions json, p_jobs json, p_mode text, p_pending_in_all int,
+create or replace function _fit(
+  p_policy policies, p_partitions json, p_jobs json, p_mode text, p_pending_in_all int,
   out kept json, out full_ones jsonb, out fresh int
 ) language plpgsql as $$
 declare
@@ -18,19 +18,19 @@ begin
   with part as materialized (
     select (k.ordinality - 1)::int as p, k.key, i.id,
       -- There may be more than the bound, from before it was set or by an overshoot. At most 1,000 a call are dropped.
-      case when v_max is not null then :DISPATCH_POLICY_SCHEMA._pending_of(
+      case when v_max is not null then _pending_of(
         i.id, case when v_oldest then v_max + 1000 else v_max end) end as pending
     from rows from (json_to_recordset(p_partitions) as (key text)) with ordinality k
-    cross join lateral (select :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, k.key) as id) i
+    cross join lateral (select _partition_id((p_policy).name, k.key) as id) i
   ),
   job as materialized (
     select j.ordinality as place, j.value, (j.value ->> 'p')::int as p,
       j.value ->> 'jobKey' is not null and case when p_mode = 'unsafe_dedupe'
-        then exists (select from :DISPATCH_POLICY_SCHEMA._jobs_of_key(j.value ->> 'jobKey'))
+        then exists (select from _jobs_of_key(j.value ->> 'jobKey'))
         else exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          select from staged_jobs s
           where s.job_key = j.value ->> 'jobKey'
-            and not :DISPATCH_POLICY_SCHEMA._is_of_another(p_policy, s.task_identifier)) end as replaces
+            and not _is_of_another(p_policy, s.task_identifier)) end as replaces
     from json_array_elements(p_jobs) with ordinality j
   ),
   -- if the oldest are dropped, the newest are kept

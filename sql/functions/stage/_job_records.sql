@@ -1,7 +1,7 @@
 -- The jobs of a staging call, typed. A job says when it is due, or how many seconds from now. It says when it expires, or
 -- how many seconds after it is due. A debounced job has `wait` and "maxWait". If its policy goes by deadlines, `sort_at` is
 -- its own one, else when it expires.
-create or replace function :DISPATCH_POLICY_SCHEMA._job_records(p_jobs json)
+create or replace function _job_records(p_jobs json)
 returns table (
   n int, task text, p int, payload json, "queueName" text, "runAt" timestamptz, "maxAttempts" int, "jobKey" text,
   priority int, flags text[], cost float8, key text, traceparent text, expires_at timestamptz, wait float8, "maxWait" float8,

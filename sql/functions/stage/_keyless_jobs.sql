@@ -2,33 +2,33 @@
 -- most `p_limit` jobs, and one _portion of payloads. Its transaction ends with _key_jobs. Jobs that another session has
 -- locked are left to a later page: another process works on them, or an application reschedules one. A process of another
 -- version than the one in force gets none, if another one will get them (_leader_keys).
-create or replace function :DISPATCH_POLICY_SCHEMA._keyless_jobs(p_policy text, p_version int, p_limit int)
+create or replace function _keyless_jobs(p_policy text, p_version int, p_limit int)
 returns table (
   staged_id bigint, partition_key text, task_identifier text, payload json, queue_name text, priority int,
   run_at timestamptz, flags text[], job_key text
 ) language sql volatile
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   with turn as materialized (
     select not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_policies p
-      where p.name = p_policy and p.version <> p_version and :DISPATCH_POLICY_SCHEMA._leader_keys(p)) as is_ours
+      select from policies p
+      where p.name = p_policy and p.version <> p_version and _leader_keys(p)) as is_ours
   ),
   first as materialized (
-    select k.staged_id from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+    select k.staged_id from keyless_jobs k
     where k.policy = p_policy and k.retry_at <= clock_timestamp() and (select t.is_ours from turn t)
     order by k.staged_id limit p_limit for update skip locked
   ),
   -- the rows of jobs that were removed meanwhile, or replaced by one with a partition
   stale as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+    delete from keyless_jobs k
     where k.staged_id in (select f.staged_id from first f) and not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = k.staged_id and s.partition_id is null)
+      select from staged_jobs s where s.id = k.staged_id and s.partition_id is null)
   ),
   page as materialized (
     select k.staged_id, k.partition_key, s.task_identifier, s.payload, s.queue_name, s.priority::int as priority, s.run_at,
       s.flags, s.job_key
-    from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
-    join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = k.staged_id and s.partition_id is null
+    from keyless_jobs k
+    join staged_jobs s on s.id = k.staged_id and s.partition_id is null
     where k.policy = p_policy and k.retry_at <= clock_timestamp() and (select t.is_ours from turn t)
     order by k.staged_id limit p_limit for update of k, s skip locked
   )
@@ -38,5 +38,5 @@ set search_path = pg_catalog, pg_temp as $$
       order by p.staged_id rows between unbounded preceding and 1 preceding) as bytes_before
     from page p
   ) w
-  where :DISPATCH_POLICY_SCHEMA._portion(w.bytes_before) = 0 order by w.staged_id;
+  where _portion(w.bytes_before) = 0 order by w.staged_id;
 $$;

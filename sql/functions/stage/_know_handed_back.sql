@@ -4,17 +4,17 @@
 -- during the wait.
 --
 --   p_policy   as it was read before the jobs were staged
-create or replace function :DISPATCH_POLICY_SCHEMA._know_handed_back(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_jobs json
+create or replace function _know_handed_back(
+  p_policy policies, p_jobs json
 ) returns void language plpgsql as $$
 begin
   if exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_policies p
+    select from policies p
     where p.id = (p_policy).id and p.handed_back_at = (p_policy).handed_back_at) then
     return;
   end if;
-  update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set known_job_id = j.id, known_revision = j.revision
-  from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) k
+  update staged_jobs s set known_job_id = j.id, known_revision = j.revision
+  from _job_records(p_jobs) k
   cross join lateral (
     select x.id, x.revision from :GRAPHILE_WORKER_SCHEMA.jobs x where x.key = k."jobKey" limit 1) j
   where s.job_key = k."jobKey" and s.parked_job_id is null;

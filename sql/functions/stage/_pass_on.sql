@@ -1,33 +1,33 @@
 -- Passes the jobs of a policy that is switched off to Graphile Worker, by _stage_plain. That replaces staged jobs of
 -- their keys, or keeps them in mode unsafe_dedupe.
-create or replace function :DISPATCH_POLICY_SCHEMA._pass_on(
+create or replace function _pass_on(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
-) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+) returns setof staging language plpgsql as $$
 declare
   v_jobs json := p_jobs;
   v_known json;
-  v_rows :DISPATCH_POLICY_SCHEMA._private_staging[];
+  v_rows staging[];
   v_others bigint[] := '{}';
 begin
   if p_mode = 'unsafe_dedupe' then
     select json_agg(j.value) filter (where s.id is null), json_agg(j.value) filter (where s.id is not null)
     into v_jobs, v_known
     from json_array_elements(p_jobs) j
-    left join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j.value ->> 'jobKey';
+    left join staged_jobs s on s.job_key = j.value ->> 'jobKey';
     if v_known is not null then
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy, p_partitions, v_known) s;
+      return query select s.* from _known_jobs(p_policy, p_partitions, v_known) s;
     end if;
   end if;
   if v_jobs is not null then
-    v_rows := array(select s from :DISPATCH_POLICY_SCHEMA._stage_plain(v_jobs, p_mode) s);
+    v_rows := array(select s from _stage_plain(v_jobs, p_mode) s);
     if p_mode = 'unsafe_dedupe' then   -- a job outside the policy is not shown
       v_others := array(
         select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j
         where j.id in (select s.id from unnest(v_rows) s)
-          and not :DISPATCH_POLICY_SCHEMA._has_task(p_policy, j.task_identifier));
+          and not _has_task(p_policy, j.task_identifier));
       return query
       select a.* from unnest(v_rows) s
-      join :DISPATCH_POLICY_SCHEMA._not_added(p_policy, p_partitions, v_jobs) a on a.n = s.n
+      join _not_added(p_policy, p_partitions, v_jobs) a on a.n = s.n
       where s.id = any (v_others);
     end if;
     return query

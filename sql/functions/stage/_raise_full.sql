@@ -1,7 +1,7 @@
 -- Refuses jobs, because the backlog of their policy is full. `p_full` is what _fit returned: the error names the first
 -- partition that is full by itself, else the policy.
-create or replace function :DISPATCH_POLICY_SCHEMA._raise_full(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_full jsonb, p_pending_in_all int
+create or replace function _raise_full(
+  p_policy policies, p_full jsonb, p_pending_in_all int
 ) returns void language plpgsql as $$
 begin
   raise exception using errcode = 'DPFUL', message = format(

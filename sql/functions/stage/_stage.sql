@@ -20,9 +20,9 @@
 --                  of a debounced job "wait" and "maxWait" (seconds from the first add of its key) }] }
 --   p_payloads  of jobs without a policy, as _stage_plain takes them
 --   p_mode      replace, preserve_run_at or unsafe_dedupe, as Graphile Worker's
-create or replace function :DISPATCH_POLICY_SCHEMA._stage(p_batches json, p_mode text, p_payloads text[] default null)
-returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
-set search_path = pg_catalog, pg_temp as $$
+create or replace function _stage(p_batches json, p_mode text, p_payloads text[] default null)
+returns setof staging language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
   v_batch record;
@@ -36,9 +36,9 @@ begin
     order by b.policy
   loop
     if v_batch.policy is null then
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_unknown(v_batch.jobs, p_mode, p_payloads) s;
+      return query select s.* from _stage_unknown(v_batch.jobs, p_mode, p_payloads) s;
     else
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_governed(
+      return query select s.* from :DISPATCH_POLICY_SCHEMA.enqueue(
         v_batch.policy, v_batch.version, v_batch.partitions, v_batch.jobs, p_mode) s;
     end if;
   end loop;

@@ -7,9 +7,9 @@
 --
 -- It is longer than others, because its steps pass rows of jobs. To pass six of their columns as an array, as a function in
 -- between would need, took 4 % longer.
-create or replace function :DISPATCH_POLICY_SCHEMA._stage_batch(
+create or replace function _stage_batch(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text, p_payload json default null
-) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
+) returns setof staging language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off   -- as _allocate
 as $$
 #variable_conflict use_column
@@ -17,15 +17,15 @@ declare
   v_now timestamptz := clock_timestamp();
   v_droppable boolean;
   v_keyed boolean;
-  v_ids regclass := pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id');
+  v_ids regclass := pg_get_serial_sequence('staged_jobs', 'id');
 begin
-  select :DISPATCH_POLICY_SCHEMA._is_droppable(p.when_full, p.max_pending_in_all), p.keyed_scopes
-  into v_droppable, v_keyed from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  select _is_droppable(p.when_full, p.max_pending_in_all), p.keyed_scopes
+  into v_droppable, v_keyed from policies p where p.name = p_policy;
   v_droppable := coalesce(v_droppable, false);
   if v_keyed then   -- what an earlier job of the call says of a partition, for _mixed_keys
-    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
+    insert into arrivals (
       policy, partition_id, key, shard, version, context, weight, limits)
-    select p_policy, :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.key), k.key, coalesce(k.shard, 'default'), coalesce(p_version, 0),
+    select p_policy, _partition_id(p_policy, k.key), k.key, coalesce(k.shard, 'default'), coalesce(p_version, 0),
       k.earlier -> 'context', k.weight, k.earlier -> 'limits'
     from json_to_recordset(p_partitions) as k (key text, shard text, weight float8, earlier jsonb)
     where k.earlier is not null;
@@ -38,15 +38,15 @@ begin
   ),
   partition as materialized (
     select k.p, k.key, coalesce(k.shard, 'default') as shard, k.context, k.weight, coalesce(k.limits, l.limits) as limits,
-      case when k.key is not null then :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.key) end as id
+      case when k.key is not null then _partition_id(p_policy, k.key) end as id
     from sent k left join sent l on l.p = k."like"
   ),
   job as materialized (
     select j.id, j.n, j.task, coalesce(p_payload, j.payload, '{}') as payload, j."queueName" as queue_name,
-      case when j."maxWait" is null then :DISPATCH_POLICY_SCHEMA._run_at(j."runAt")
+      case when j."maxWait" is null then _run_at(j."runAt")
         else v_now + make_interval(secs => j.wait) end as run_at, j."runAt" is not null as run_at_given,
       j."maxAttempts"::smallint as max_attempts, j."jobKey" as job_key, coalesce(j.priority, 0)::smallint as priority,
-      j.flags, coalesce(j.cost, 1) as cost, j."maxWait" is null and :DISPATCH_POLICY_SCHEMA._run_at(j."runAt") <= v_now as due,
+      j.flags, coalesce(j.cost, 1) as cost, j."maxWait" is null and _run_at(j."runAt") <= v_now as due,
       v_now as created_at, v_now + make_interval(secs => j."maxWait") as debounced_until,
       j.key as partition_key, k.id as partition_id, k.key, k.shard,
       -- a debounced job is due by this clock, so it expires by it
@@ -56,15 +56,15 @@ begin
       j.sort_at, left(j.traceparent, 55) as traceparent   -- a check of its form took 15 us: readers check it
     from (
       select nextval(v_ids) as id, j.*
-      from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
+      from _job_records(p_jobs) j
       where p_mode <> 'unsafe_dedupe' or not exists (
-        select from :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey"))
+        select from _jobs_of_key(j."jobKey"))
     ) j
     left join partition k on k.p = j.p
   ),
   -- Most jobs have no key. With "on conflict" each is written twice to the WAL, and 10,000 take half as long again.
   unkeyed as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
+    insert into staged_jobs (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, preserve_run_at,
       priority, flags, cost, due, created_at, droppable, traceparent, expires_at, sort_at)
     overriding system value
@@ -74,7 +74,7 @@ begin
     from job j where j.job_key is null
   ),
   keyed as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
+    insert into staged_jobs as s (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, preserve_run_at,
       priority, flags, cost, due, created_at, droppable, known_job_id, known_revision,
       traceparent, expires_at, debounced_until, sort_at)
@@ -94,7 +94,7 @@ begin
         else excluded.payload end,
       queue_name = excluded.queue_name,
       run_at = case when p_mode = 'preserve_run_at' then s.run_at when excluded.debounced_until is null then excluded.run_at
-        else :DISPATCH_POLICY_SCHEMA._debounced_run_at(
+        else _debounced_run_at(
           excluded.run_at, excluded.debounced_until, s.debounced_until, v_now) end,
       run_at_given = case when p_mode = 'preserve_run_at' then s.run_at_given else excluded.run_at_given end,
       due = case when p_mode = 'preserve_run_at' then s.run_at when excluded.debounced_until is null then excluded.run_at
@@ -133,7 +133,7 @@ begin
     from keyed k join job j on j.job_key = k.job_key
   ),
   arrived as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
+    insert into arrivals overriding user value
     select a.*
     from (
       select p.partition_id, min(p.run_at) as due_at, min(p.cost) as min_cost,
@@ -147,33 +147,29 @@ begin
     ) f on f.partition_id = w.partition_id
     join partition k on k.id = w.partition_id
     left join replaced r on r.id = k.id
-    cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
+    cross join lateral _work_arrival(
       p_policy, k.id, k.key, k.shard, p_version, k.context, k.weight, k.limits, w.due_at, w.min_cost, f.id is not null,
       f.priority, f.run_at, f.id,
       -- or one that is not due yet: the arrival has only the due ones
       r.id is not null or (f.id is not null and w.later), w.jobs - coalesce(r.jobs, 0)) a
   ),
   keyless as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)
+    insert into keyless_jobs (staged_id, policy, partition_key)
     select p.id, p_policy, p.partition_key from put p where p.partition_id is null
     on conflict (staged_id) do update set
       policy = excluded.policy, partition_key = excluded.partition_key, retry_at = '-infinity'
   ),
   notified as materialized (
-    select :DISPATCH_POLICY_SCHEMA._notify(p_policy) where exists (select from put)
+    select _notify(p_policy) where exists (select from put)
   ),
   left_behind as materialized (
-    select :DISPATCH_POLICY_SCHEMA._head_changed(array_agg(k.left_partition_id), -1) from keyed k
+    select _head_changed(array_agg(k.left_partition_id), -1) from keyed k
     where k.left_partition_id not in (select p.partition_id from put p where p.partition_id is not null) having count(*) > 0
   )
-  select p.n, true, p.id, p.task, p.queue_name, p.run_at, :DISPATCH_POLICY_SCHEMA._max_attempts(p.max_attempts), p.job_key,
+  select p.n, true, p.id, p.task, p.queue_name, p.run_at, _max_attempts(p.max_attempts), p.job_key,
     p.priority::int, p.flags, p.created_at, p_policy, p.key, p.shard, null::json, false
   from put p
-  union all
-  -- PostgreSQL skips a SELECT that nobody reads: these have effects
-  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from notified n where n is null
-  union all
-  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from left_behind l
-  where l is null;
+  -- PostgreSQL skips a SELECT that nobody reads, and these have effects
+  where (select count(*) from notified) >= 0 and (select count(*) from left_behind) >= 0;
 end
 $$;

@@ -8,14 +8,14 @@
 --
 -- It is a query over its parameters, so that PostgreSQL inlines it. No argument may be a sub-select: then 10,000 calls take
 -- 0.2 s.
-create or replace function :DISPATCH_POLICY_SCHEMA._work_arrival(
+create or replace function _work_arrival(
   p_policy text, p_partition_id uuid, p_key text, p_shard text, p_version int, p_context jsonb, p_weight float8,
   p_limits jsonb, p_run_at timestamptz, p_cost float8, p_due boolean, p_priority smallint, p_head_run_at timestamptz,
   p_id bigint, p_head_changed boolean default false, p_jobs int default 1
-) returns setof :DISPATCH_POLICY_SCHEMA._private_arrivals language sql stable rows 1 as $$
+) returns setof arrivals language sql stable rows 1 as $$
   select null::bigint, p_policy, p_partition_id, p_key, p_shard, coalesce(p_version, 0), p_context, p_weight, p_limits,
     date_trunc('milliseconds', p_run_at),
     case when p_due then p_priority else h.priority end, case when p_due then p_head_run_at else h.run_at end,
     case when p_due then p_id else h.id end, p_cost, null::jsonb, null::jsonb, p_head_changed, p_jobs
-  from :DISPATCH_POLICY_SCHEMA._no_head() h;
+  from _no_head() h;
 $$;

@@ -9,17 +9,18 @@
 -- have completed it late. The slot belongs to the later attempt as long as the pool lives that runs it.
 --
 -- A job that has just ended is released or parked by its own process within moments. The caller waits for that.
-create or replace function :DISPATCH_POLICY_SCHEMA._lost_slots(p_job_ids bigint[])
+create or replace function _lost_slots(p_job_ids bigint[])
 returns table (
   job_id bigint, admission bigint, attempt int, policy_id int, missing_since timestamptz, is_gone boolean, ok boolean, retry json
-) language sql volatile as $$
+) language sql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   select f.job_id, f.admission, coalesce(f.attempt, 0)::int, f.policy_id, f.missing_since, j.id is null,
     case when s.put_off and j.revision = f.revision and j.last_error is not null then false end,
     case when s.put_off and j.revision = f.revision and (p.retries = 'restage' or j.attempts = 0) then
       json_strip_nulls(to_json(row(j.attempts, j.revision, null, null, extract(epoch from j.run_at - clock_timestamp()),
-        j.task_identifier, j.priority, j.max_attempts, null, null, null):::DISPATCH_POLICY_SCHEMA._private_retry)) end
-  from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-  join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id
+        j.task_identifier, j.priority, j.max_attempts, null, null, null)::retry)) end
+  from in_flight_jobs f
+  join policies p on p.id = f.policy_id
   left join lateral (
     select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job_id limit 1) j on true
   cross join lateral (
@@ -29,7 +30,7 @@ returns table (
         and j.run_at < 'infinity' as put_off
   ) s
   where (p_job_ids is null or f.job_id = any(p_job_ids)) and case when j.id is null then not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_workers w
+      select from workers w
       where w.pool_id = f.pool_id and w.stale_at > clock_timestamp())
     else s.put_off or not (s.running or s.waits) end;
 $$;

@@ -6,13 +6,13 @@
 --
 -- A transaction of another database that only reads keeps nothing here. One that has written does: each snapshot that is
 -- taken here regards it as running, and so reaches back to where it began. A slot counts for all databases.
-create or replace function :DISPATCH_POLICY_SCHEMA._old_snapshots(
+create or replace function _old_snapshots(
   p_now timestamptz, p_older_than interval, p_transactions bigint
 ) returns table (
   kind text, name text, pid int, role text, application text, state text, database text, since timestamptz, seconds float8,
   transactions int
 ) language sql stable
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   with held (kind, name, pid, role, application, state, database, since, has_written, transactions) as (
     select case when a.datid is null then 'standby' else 'session' end, null::text, a.pid, a.usename::text,
       a.application_name, a.state, a.datname::text, a.xact_start, a.backend_xid is not null,

@@ -6,32 +6,32 @@
 --
 -- The danger: after the database was away, the pools of the newer definition are silent for a moment, and limits would change
 -- to and fro. The cure: while any pool is silent, nothing changes. _sweep_workers buries it first.
-create or replace function :DISPATCH_POLICY_SCHEMA._sweep_definitions()
+create or replace function _sweep_definitions()
 returns table (policy text, version int, version_before int) language plpgsql
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_policy policies;
   v_live text;
 begin
   if exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_workers w
+      select from workers w
       where w.stale_at <= clock_timestamp() and w.buried_at is null and not w.ended)
     or not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_policies p where :DISPATCH_POLICY_SCHEMA._is_behind(p)) then
+      select from policies p where _is_behind(p)) then
     return;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._lock_turn(0, 'declare');
+  perform _lock_turn(0, 'declare');
   for v_policy in
-    select p.* from :DISPATCH_POLICY_SCHEMA._private_policies p where :DISPATCH_POLICY_SCHEMA._is_behind(p) order by p.id
+    select p.* from policies p where _is_behind(p) order by p.id
   loop
-    perform :DISPATCH_POLICY_SCHEMA._put_in_force(
-      v_policy, :DISPATCH_POLICY_SCHEMA._newest_live(v_policy), clock_timestamp());
+    perform _put_in_force(
+      v_policy, _newest_live(v_policy), clock_timestamp());
     perform pg_notify('dispatch_policy', json_build_object(
       'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', v_policy.name, 'redefined', true)::text);
-    return query select p.name, p.version, v_policy.version from :DISPATCH_POLICY_SCHEMA._private_policies p
+    return query select p.name, p.version, v_policy.version from policies p
     where p.id = v_policy.id;
   end loop;
 end

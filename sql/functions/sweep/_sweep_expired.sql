@@ -1,14 +1,14 @@
 -- Drops jobs that have expired in partitions that no pass looks at: paused ones, held ones, and those that wait for a
 -- limiter. At most 1,000, those that expired first; returns how many.
-create or replace function :DISPATCH_POLICY_SCHEMA._sweep_expired(p_now timestamptz) returns int language plpgsql volatile
-set search_path = pg_catalog, pg_temp
+create or replace function _sweep_expired(p_now timestamptz) returns int language plpgsql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5s' as $$
 declare
   v_ids bigint[] := array(
-    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    select s.id from staged_jobs s
     where s.expires_at <= p_now order by s.expires_at limit 1000 for update skip locked);
 begin
-  perform :DISPATCH_POLICY_SCHEMA._drop_expired(v_ids);
+  perform _drop_expired(v_ids);
   return cardinality(v_ids);
 end
 $$;

@@ -2,28 +2,28 @@
 -- Returned are how many were marked now, and the jobs that were marked for longer than `p_grace`. The caller releases these.
 --
 --   p_only_marked   only jobs that a verb has marked; then nothing is marked here
-create or replace function :DISPATCH_POLICY_SCHEMA._sweep_in_flight(p_grace interval, p_only_marked boolean default false)
+create or replace function _sweep_in_flight(p_grace interval, p_only_marked boolean default false)
 returns table (job_id bigint, admission bigint, attempt int, ok boolean, retry json, marked int) language sql volatile
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5s'
 as $$
   with missing as materialized (
-    select l.* from :DISPATCH_POLICY_SCHEMA._lost_slots(case when p_only_marked then array(
-      select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x where x.missing_since = '-infinity') end) l
+    select l.* from _lost_slots(case when p_only_marked then array(
+      select x.job_id from in_flight_jobs x where x.missing_since = '-infinity') end) l
   ),
   -- locked rows are skipped: a release may be at them, and the two would deadlock
   marked as (
-    update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = clock_timestamp()
+    update in_flight_jobs f set missing_since = clock_timestamp()
     where f.job_id = any(array(
-      select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
+      select x.job_id from in_flight_jobs x
       where not p_only_marked and x.job_id in (select m.job_id from missing m where m.missing_since is null)
       for update skip locked))
     returning 1
   ),
   back as (
-    update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = null
+    update in_flight_jobs f set missing_since = null
     where f.job_id = any(array(
-      select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
+      select x.job_id from in_flight_jobs x
       where not p_only_marked and x.missing_since is not null and x.job_id not in (select m.job_id from missing m) for update skip locked))
     returning 1
   )

@@ -8,14 +8,14 @@
 --
 -- By then the slot may belong to a later attempt, or to the next job of the key in the same row. So admission and attempt
 -- are returned, and the release names them.
-create or replace function :DISPATCH_POLICY_SCHEMA._sweep_overdue()
+create or replace function _sweep_overdue()
 returns table (job_id bigint, admission bigint, attempt int) language sql stable
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   select f.job_id, f.admission, coalesce(f.attempt, 0)::int
-  from :DISPATCH_POLICY_SCHEMA._private_policies p
-  join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.policy_id = p.id
+  from policies p
+  join in_flight_jobs f on f.policy_id = p.id
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id
-  left join :DISPATCH_POLICY_SCHEMA._private_workers w on w.pool_id = j.locked_by
+  left join workers w on w.pool_id = j.locked_by
   where p.slot_timeout is not null
     and greatest(j.locked_at + coalesce(w.clock_behind, '0'), f.started_at, w.unbroken_since)
       < clock_timestamp() - make_interval(secs => p.slot_timeout)

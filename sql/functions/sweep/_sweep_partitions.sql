@@ -5,46 +5,46 @@
 -- It also corrects times that are further ahead than they can be. A server whose clock was ahead wrote them, and after a
 -- failover to one whose clock is right, nobody would look at that backlog. The next pass corrects the partition's other
 -- times.
-create or replace function :DISPATCH_POLICY_SCHEMA._sweep_partitions(p_now timestamptz)
+create or replace function _sweep_partitions(p_now timestamptz)
 returns table (woken int, unblocked int) language sql volatile
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5s'
 as $$
   with asleep as materialized (
-    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    select q.id from partitions q
     where q.due_at > p_now + interval '1 second'
       and (exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          select from staged_jobs s
           where s.partition_id = q.id and s.due and (q.due_at = 'infinity' or s.run_at <= p_now or not s.run_at_given))
         or exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          select from staged_jobs s
           where s.partition_id = q.id and not s.due
             and coalesce(s.retry_at, s.run_at) < case when q.due_at = 'infinity' then q.due_at else p_now end))
-      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id)
+      and not exists (select from arrivals a where a.partition_id = q.id)
     order by q.id limit 10000 for no key update skip locked
   ),
   stuck as materialized (
-    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
-    left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on
-    left join lateral :DISPATCH_POLICY_SCHEMA._limiters_now(q.policy_id, array[l.id], p_now, true) n on true
+    select q.id from partitions q
+    left join limiters l on l.id = q.blocked_on
+    left join lateral _rooms_of(q.policy_id, array[l.id], p_now, true) n on true
     -- It waits for its turn among others. If it has a job that is due earlier, it looks by itself then.
     cross join lateral (select q.denied_until = 'infinity' or coalesce(l.breadth > 0, false) as shares) s
     left join lateral (
       -- when there are enough tokens for this job, or for each waiter if others wait for the limiter as well
-      select :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar,
+      select _throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar,
         case when s.shares then n.capacity else q.head_cost end, p_now) + interval '1 second' as by
       where l.by_tokens
     ) ready on true
     where q.denied_until > p_now + interval '1 second'
       -- routing looks by itself
       and not (q.denied_reason is not distinct from 'strict_order' and (exists (
-          select from :DISPATCH_POLICY_SCHEMA._waiting_heads(array[q.id]) h where h.until_at >= q.denied_until)
-        or exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id)))
+          select from _waiting_heads(array[q.id]) h where h.until_at >= q.denied_until)
+        or exists (select from arrivals a where a.partition_id = q.id)))
       and (
       -- an outcome that is not routed yet is not lost
       (q.blocked_on is null and q.denied_until = 'infinity' and not exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = q.probe_job_id and f.partition_id = q.id)
-        and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id))
+          select from in_flight_jobs f where f.job_id = q.probe_job_id and f.partition_id = q.id)
+        and not exists (select from arrivals a where a.partition_id = q.id))
       or (q.blocked_on is null and q.denied_until < 'infinity' and q.denied_until > p_now + interval '2 seconds')
       or (q.blocked_on is not null and l.id is null)
       or (l.by_tokens and (l.refilled_at > p_now + interval '1 second'
@@ -55,18 +55,18 @@ as $$
       or (not l.by_tokens and l.kind <> 'ahead' and (l.wake_at is null or l.wake_at > p_now + interval '1 second')
         and (l.fewest_pools < n.pools) is not true   -- nor those whose gate has new shares
         and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
-      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f
+      and not exists (select from freed f
         where f.policy_id = q.policy_id and f.limiter_id = q.blocked_on)
       and (q.blocked_on is null or not exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_overrides o
+          select from overrides o
           where o.policy_id = q.policy_id and least(o.announce_at, o.announce_again_at) <= p_now)
         and not exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_overrides o
+          select from overrides o
           where o.policy_id = q.policy_id and o.to_announce <> '{}'))
     order by q.id limit 10000 for no key update of q skip locked
   ),
   woken as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+    update partitions q set
       due_at = p_now, head_priority = -32768, head_run_at = '-infinity', head_id = 0,
       denied_until = case when s.id is null then q.denied_until else '-infinity' end,
       blocked_on = case when s.id is null then q.blocked_on end,
@@ -76,7 +76,7 @@ as $$
     where q.id = a.id returning 1
   ),
   unblocked as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+    update partitions q set
       denied_until = '-infinity', blocked_on = null, denied_reason = null, probe_job_id = null
     where q.id in (select s.id from stuck s) and q.id not in (select a.id from asleep a) returning 1
   )

@@ -4,8 +4,8 @@
 --
 -- An application that adds a job of such a key waits until this commits. So it is 200 jobs at most, drawn by lot, and 20
 -- waits for locks of 5 ms.
-create or replace function :DISPATCH_POLICY_SCHEMA._sweep_replaced() returns int language plpgsql
-set search_path = pg_catalog, pg_temp
+create or replace function _sweep_replaced() returns int language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5ms'
 as $$
 declare
@@ -13,24 +13,24 @@ declare
   v_jobs int := 0;
   v_waits int := 0;
 begin
-  delete from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r
+  delete from replaced_jobs r
   where r.job_id = any(array(
-    select x.job_id from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs x
+    select x.job_id from replaced_jobs x
     where not exists (
       select from :GRAPHILE_WORKER_SCHEMA.jobs j
       where j.id = x.job_id and j.run_at = 'infinity' and j.attempts < j.max_attempts)
     for update skip locked));
   for v_key in
     select c.key from (
-      select j.key from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r
+      select j.key from replaced_jobs r
       cross join lateral (
         select x.key from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = r.job_id and x.key is not null limit 1) j
-      where not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = j.key)
+      where not exists (select from staged_jobs s where s.job_key = j.key)
       order by random() limit 200
     ) c
   loop
     begin
-      v_jobs := v_jobs + :DISPATCH_POLICY_SCHEMA._give_up_replaced(array[v_key]);
+      v_jobs := v_jobs + _give_up_replaced(array[v_key]);
     exception when lock_not_available then
       v_waits := v_waits + 1;
     end;

@@ -15,9 +15,9 @@
 -- a dead pool alive, or keep a living one from judging.
 --
 -- Graphile Worker locks jobs, and the queues they are in, by the id of the pool.
-create or replace function :DISPATCH_POLICY_SCHEMA._sweep_workers(p_pool_id text)
+create or replace function _sweep_workers(p_pool_id text)
 returns table (pools int, jobs int) language plpgsql
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5s'
 as $$
 #variable_conflict use_column
@@ -26,23 +26,23 @@ declare
   v_job_ids bigint[];
   v_attempts int[];
 begin
-  update :DISPATCH_POLICY_SCHEMA._private_workers w set
+  update workers w set
     heartbeat_at = least(w.heartbeat_at, clock_timestamp()), stale_at = clock_timestamp() + w.stale_after,
     unbroken_since = least(w.unbroken_since, clock_timestamp()),
     buried_at = case when w.buried_at is not null then least(w.buried_at, clock_timestamp()) end
   where w.pool_id = any(array(
-    select x.pool_id from :DISPATCH_POLICY_SCHEMA._private_workers x
+    select x.pool_id from workers x
     where x.stale_at > clock_timestamp() + x.stale_after + interval '1 second'
       or x.heartbeat_at > clock_timestamp() + interval '1 second'
       or x.unbroken_since > clock_timestamp() + interval '1 second'
     order by x.pool_id for update skip locked));
   v_pool_ids := array(
-    select w.pool_id from :DISPATCH_POLICY_SCHEMA._private_workers w
+    select w.pool_id from workers w
     where w.stale_at < clock_timestamp()
       and (w.buried_at is null or exists (
         select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = w.pool_id))
       and exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_workers judge
+      select from workers judge
       where judge.pool_id = p_pool_id and judge.heartbeat_at + judge.stale_after / 2 > clock_timestamp()
         and judge.unbroken_since + greatest(judge.stale_after, w.stale_after) <= clock_timestamp())
     order by w.pool_id for update skip locked);
@@ -52,14 +52,14 @@ begin
   jobs := cardinality(v_job_ids);
   if pools > 0 then
     perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_pool_ids);
-    perform :DISPATCH_POLICY_SCHEMA._complete_taken_over(v_job_ids);   -- before anybody else sees them unlocked
-    perform from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    perform _complete_taken_over(v_job_ids);   -- before anybody else sees them unlocked
+    perform from in_flight_jobs f
     where f.job_id = any(v_job_ids) order by f.job_id for update;
-    update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set attempt = u.attempt + 1, pool_id = null, started_at = null
+    update in_flight_jobs f set attempt = u.attempt + 1, pool_id = null, started_at = null
     from unnest(v_job_ids, v_attempts) u (job_id, attempt) where f.job_id = u.job_id;
-    update :DISPATCH_POLICY_SCHEMA._private_workers w set buried_at = clock_timestamp() where w.pool_id = any(v_pool_ids);
+    update workers w set buried_at = clock_timestamp() where w.pool_id = any(v_pool_ids);
   end if;
-  delete from :DISPATCH_POLICY_SCHEMA._private_workers w
+  delete from workers w
   where w.buried_at < clock_timestamp() - case when w.ended then interval '10 minutes' else interval '7 days' end;
   if jobs > 0 then
     -- unlocking notifies no worker

@@ -9,7 +9,7 @@ const MOST = 1000;
 /** Jobs that were staged before are still there: those that are not due, or that nobody has ticked. */
 const policyOff: Check = async ({ ask, schema }) => {
   const rows = await ask<{ policy: string }>(
-    `select p.name as policy from :DISPATCH_POLICY_SCHEMA._private_policies p
+    `select p.name as policy from :DISPATCH_POLICY_INTERNAL.policies p
      where not p.enabled and ${HAS_WAITING} order by 1 limit 20`,
   );
   return rows.map(({ policy }) => ({
@@ -33,8 +33,8 @@ interface Paused {
 const paused: Check = async ({ ask, schema }) => {
   const rows = await ask<Paused>(
     `select p.name as policy, p.paused_by as who, p.pause_reason as why, nullif(p.paused_until, 'infinity') as until,
-       not exists (select from :DISPATCH_POLICY_SCHEMA._private_policies x where x.paused_until <= clock_timestamp()) as all
-     from :DISPATCH_POLICY_SCHEMA._private_policies p
+       not exists (select from :DISPATCH_POLICY_INTERNAL.policies x where x.paused_until <= clock_timestamp()) as all
+     from :DISPATCH_POLICY_INTERNAL.policies p
      where p.paused_until > clock_timestamp() order by 1 limit 20`,
   );
   const [first] = rows;
@@ -64,9 +64,9 @@ const paused: Check = async ({ ask, schema }) => {
 const breakerOpen: Check = async ({ ask, schema }) => {
   const rows = await ask<{ policy: string; partitions: number; key: string }>(
     `select p.name as policy, count(*)::int as partitions, min(q.key) as key
-     from :DISPATCH_POLICY_SCHEMA._private_policies p
+     from :DISPATCH_POLICY_INTERNAL.policies p
      cross join lateral (
-       select x.key from :DISPATCH_POLICY_SCHEMA._private_partitions x
+       select x.key from :DISPATCH_POLICY_INTERNAL.partitions x
        where x.policy_id = p.id and x.breaker_until > clock_timestamp() and x.breaker_until > '-infinity'
        limit ${MOST}) q
      where p.breaker_failures is not null group by 1 order by 1 limit 20`,
@@ -95,14 +95,14 @@ const mixedKeys: Check = async ({ ask, schema }) => {
   const rows = await ask<Mixed>(
     `select p.name as policy, x.partitions, x.staged, q.key, q.mixed_keys ->> 'gate' as gate, q.mixed_keys ->> 'before' as before,
        q.mixed_keys ->> 'after' as after
-     from :DISPATCH_POLICY_SCHEMA._private_policies p
+     from :DISPATCH_POLICY_INTERNAL.policies p
      cross join lateral (
        select count(*)::int as partitions, sum(y.staged)::int as staged, min(y.id::text)::uuid as id from (
-         select z.id, z.staged from :DISPATCH_POLICY_SCHEMA._private_partitions z
+         select z.id, z.staged from :DISPATCH_POLICY_INTERNAL.partitions z
          where z.policy_id = p.id and z.mixed_told is not null and z.mixed_told in (true, false)
            and z.mixed_at > clock_timestamp() - interval '1 day'
          limit ${MOST}) y) x
-     join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = x.id
+     join :DISPATCH_POLICY_INTERNAL.partitions q on q.id = x.id
      where p.keyed_scopes order by 1 limit 20`,
   );
   return rows.map(({ policy, partitions, staged, key, gate, before, after }) => ({
@@ -126,14 +126,14 @@ const setAside: Check = async ({ ask, schema }) => {
   const [row] = await ask<{ jobs: number; id: string; error: string | null }>(
     `select (x.jobs + k.jobs) as jobs, coalesce(x.id, k.id) as id, s.error
      from (select count(*)::int as jobs, min(y.id) as id from (
-       select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+       select s.id from :DISPATCH_POLICY_INTERNAL.staged_jobs s
        where s.retry_at is not null and (s.failures > 4 or s.retry_at > clock_timestamp() + interval '1 second')
        limit ${MOST}) y) x
      cross join (select count(*)::int as jobs, min(y.staged_id) as id from (
-       select k.staged_id from :DISPATCH_POLICY_SCHEMA._private_policies p
-       join :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k on k.policy = p.name and k.retry_at > '-infinity'
+       select k.staged_id from :DISPATCH_POLICY_INTERNAL.policies p
+       join :DISPATCH_POLICY_INTERNAL.keyless_jobs k on k.policy = p.name and k.retry_at > '-infinity'
        limit ${MOST}) y) k
-     join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = coalesce(x.id, k.id)`,
+     join :DISPATCH_POLICY_INTERNAL.staged_jobs s on s.id = coalesce(x.id, k.id)`,
   );
   if (!row) return [];
   return [
@@ -158,9 +158,9 @@ const lostSlots: Check = async ({ ask }) => {
   const look = () =>
     ask<{ job_id: string; policy: string; slot: string }>(
       `select l.job_id, p.name as policy, concat_ws(' ', l.job_id, l.admission, l.attempt) as slot
-       from :DISPATCH_POLICY_SCHEMA._lost_slots(array(
-         select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f order by f.job_id limit ${LOOKED_AT})) l
-       join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = l.policy_id order by l.job_id`,
+       from :DISPATCH_POLICY_INTERNAL._lost_slots(array(
+         select f.job_id from :DISPATCH_POLICY_INTERNAL.in_flight_jobs f order by f.job_id limit ${LOOKED_AT})) l
+       join :DISPATCH_POLICY_INTERNAL.policies p on p.id = l.policy_id order by l.job_id`,
     );
   const suspects = new Set((await look()).map(({ slot }) => slot));
   if (suspects.size === 0) return [];

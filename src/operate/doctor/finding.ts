@@ -99,7 +99,7 @@ export interface Patient {
   readonly isPooled: boolean;
   /** How far the clock of this process is behind the database's, and how wrong that may be, both in milliseconds. */
   readonly clock: { readonly behindMs: number; readonly errorMs: number };
-  /** Runs a statement, which may write :DISPATCH_POLICY_SCHEMA and :GRAPHILE_WORKER_SCHEMA. */
+  /** Runs a statement, which may write :DISPATCH_POLICY_SCHEMA, :DISPATCH_POLICY_INTERNAL and :GRAPHILE_WORKER_SCHEMA. */
   ask<T>(statement: string, values?: readonly unknown[]): Promise<readonly T[]>;
 }
 

@@ -1,4 +1,5 @@
 import { indexes } from "../../db/indexes.ts";
+import { internalOf } from "../../db/sql-files.ts";
 import { COMMAND, literal, name } from "../quoted.ts";
 import { type Check, type Finding, where } from "./finding.ts";
 
@@ -44,14 +45,14 @@ const indexBroken: Check = async ({ ask, schema, state }) => {
      ) c on c.relname = e.name
      where c.oid is null or not c.indisvalid
      order by 1`,
-    [[...expected.keys()], name(schema)],
+    [[...expected.keys()], name(internalOf(schema))],
   );
   return rows.map(({ name: index, there }) => ({
     id: "index-broken",
     severity: "warning",
-    sentence: `Index "${index}" of schema "${schema}" is ${there ? "invalid" : "missing"}, so ticks get slower.`,
+    sentence: `Index "${index}" of schema "${internalOf(schema)}" is ${there ? "invalid" : "missing"}, so ticks get slower.`,
     mend: there
-      ? `reindex index concurrently ${name(schema)}.${name(index)};`
+      ? `reindex index concurrently ${name(internalOf(schema))}.${name(index)};`
       : `${expected.get(index)?.replace(" index ", " index concurrently ")};`,
   }));
 };
@@ -60,17 +61,17 @@ const indexBroken: Check = async ({ ask, schema, state }) => {
 const publicGrant: Check = async ({ ask, schema }) => {
   const rows = await ask<{ what: string }>(
     `select 'schema ' || n.oid::regnamespace as what from pg_namespace n
-       where n.oid = $1::text::regnamespace and exists (select from aclexplode(n.nspacl) a where a.grantee = 0)
+       where n.oid = any($1::text[]::regnamespace[]) and exists (select from aclexplode(n.nspacl) a where a.grantee = 0)
      union all
      select 'routine ' || p.oid::regprocedure from pg_proc p
-       where p.pronamespace = $1::text::regnamespace and p.prosecdef
+       where p.pronamespace = any($1::text[]::regnamespace[]) and p.prosecdef
          and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee = 0)
      union all
      select 'table ' || c.oid::regclass from pg_class c
-       where c.relnamespace = $1::text::regnamespace and c.relkind in ('r', 'v')
+       where c.relnamespace = any($1::text[]::regnamespace[]) and c.relkind in ('r', 'v')
          and exists (select from aclexplode(c.relacl) a where a.grantee = 0)
      order by 1`,
-    [name(schema)],
+    [[name(schema), name(internalOf(schema))]],
   );
   return where(rows.length > 0, () => ({
     id: "public-grant",

@@ -1,3 +1,4 @@
+import { internalOf } from "../../db/sql-files.ts";
 import { name } from "../quoted.ts";
 import { ago, type Check, where } from "./finding.ts";
 
@@ -34,7 +35,7 @@ const transactionPooler: Check = async ({ ask, isPooled, state }) => {
   ];
 };
 
-const POOLED_WORKERS = `select w.host, w.pid from :DISPATCH_POLICY_SCHEMA._private_workers w
+const POOLED_WORKERS = `select w.host, w.pid from :DISPATCH_POLICY_INTERNAL.workers w
   where w.pooled and w.stale_at > clock_timestamp() and not w.ended order by w.host, w.pid limit 20`;
 
 /** If it is full, every transaction fails that adds a job. */
@@ -76,7 +77,7 @@ const idleTransaction: Check = async ({ ask, thresholds, schema }) => {
          where l.pid = a.pid and l.mode <> 'AccessShareLock' and c.relnamespace = $2::text::regnamespace
            and l.database = (select d.oid from pg_database d where d.datname = current_database()))
      order by a.state_change limit 5`,
-    [`${thresholds.idleTransactionMs} milliseconds`, name(schema)],
+    [`${thresholds.idleTransactionMs} milliseconds`, name(internalOf(schema))],
   );
   return rows.map((session) => ({
     id: "idle-transaction",
@@ -106,13 +107,13 @@ const autovacuumOff: Check = async ({ ask, schema }) => {
        select from pg_options_to_table(c.reloptions) o
        where o.option_name = 'autovacuum_enabled' and not o.option_value::boolean)
      order by 1`,
-    [name(schema)],
+    [name(internalOf(schema))],
   );
   return rows.map(({ name: table }) => ({
     id: "autovacuum-off",
     severity: "warning",
     sentence: `Autovacuum is switched off for table "${table}", so it grows without end.`,
-    mend: `alter table ${name(schema)}.${name(table)} reset (autovacuum_enabled);`,
+    mend: `alter table ${name(internalOf(schema))}.${name(table)} reset (autovacuum_enabled);`,
   }));
 };
 
@@ -121,13 +122,13 @@ const autovacuumBehind: Check = async ({ ask, schema, thresholds }) => {
   const rows = await ask<{ name: string; dead: number; live: number }>(
     `select s.relname as name, s.n_dead_tup as dead, s.n_live_tup as live from pg_stat_all_tables s
      where s.schemaname = $1::text and s.n_dead_tup > $2::float8 and s.n_dead_tup > s.n_live_tup / 2 order by 1`,
-    [schema, thresholds.deadRows],
+    [internalOf(schema), thresholds.deadRows],
   );
   return rows.map(({ name: table, dead, live }) => ({
     id: "autovacuum-behind",
     severity: "warning",
     sentence: `Table "${table}" has ${dead} dead rows beside ${live} live ones: autovacuum does not keep up.`,
-    mend: `vacuum (analyze) ${name(schema)}.${name(table)}; -- if that does not help, look for old-snapshot`,
+    mend: `vacuum (analyze) ${name(internalOf(schema))}.${name(table)}; -- if that does not help, look for old-snapshot`,
   }));
 };
 
@@ -150,7 +151,7 @@ const clockOff: Check = async ({ ask, clock, thresholds, state }) => {
 };
 
 const CLOCKS = `select w.host, w.pid, extract(epoch from w.clock_behind)::float8 * 1000 as behind
-  from :DISPATCH_POLICY_SCHEMA._private_workers w
+  from :DISPATCH_POLICY_INTERNAL.workers w
   where w.stale_at > clock_timestamp() and not w.ended and abs(extract(epoch from w.clock_behind)::float8) * 1000 > $1::float8
   order by w.host, w.pid limit 20`;
 

@@ -6,7 +6,7 @@ import { ago, type Check } from "./finding.ts";
 /** Vacuum removes no row that somebody may still see, so hot tables grow, and passes read past dead rows. */
 const oldSnapshot: Check = async ({ ask, thresholds }) => {
   const rows = await ask<OldSnapshot>(
-    `select * from :DISPATCH_POLICY_SCHEMA._old_snapshots(
+    `select * from :DISPATCH_POLICY_INTERNAL._old_snapshots(
        pg_catalog.clock_timestamp(), $1::text::interval, $2::float8::bigint)`,
     [`${thresholds.oldSnapshotMs} milliseconds`, thresholds.oldSnapshotTransactions],
   );

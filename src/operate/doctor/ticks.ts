@@ -9,24 +9,24 @@ import { HAS_WAITING } from "./waiting.ts";
 const nobodyTicks: Check = async ({ ask, thresholds }) => {
   const rows = await ask<{ policy: string; shard: string; seconds: number }>(
     `with overdue as (
-       select p.name, x.shard, x.since from :DISPATCH_POLICY_SCHEMA._private_policies p
+       select p.name, x.shard, x.since from :DISPATCH_POLICY_INTERNAL.policies p
        cross join lateral (
          select 'default' as shard, min(s.created_at) as since from (
-           select a.head_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+           select a.head_id from :DISPATCH_POLICY_INTERNAL.arrivals a
            where a.policy = p.name order by a.id limit 100) n
-         join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = n.head_id
+         join :DISPATCH_POLICY_INTERNAL.staged_jobs s on s.id = n.head_id
          where not exists (
-           select from :DISPATCH_POLICY_SCHEMA._private_leases e where e.policy = p.name and e.expires_at > clock_timestamp())
+           select from :DISPATCH_POLICY_INTERNAL.leases e where e.policy = p.name and e.expires_at > clock_timestamp())
          union all
-         select h.shard, q.since from unnest(:DISPATCH_POLICY_SCHEMA._shards(p.id)) h (shard)
+         select h.shard, q.since from unnest(:DISPATCH_POLICY_INTERNAL._shards(p.id)) h (shard)
          cross join lateral (
-           (select y.eligible_at as since from :DISPATCH_POLICY_SCHEMA._private_partitions y
+           (select y.eligible_at as since from :DISPATCH_POLICY_INTERNAL.partitions y
              where y.policy_id = p.id and y.shard = h.shard and y.eligible_at < 'infinity' and not y.ready
              order by y.eligible_at limit 1)
            union all
-           (select y.looked_at from :DISPATCH_POLICY_SCHEMA._private_partitions y
+           (select y.looked_at from :DISPATCH_POLICY_INTERNAL.partitions y
              where y.policy_id = p.id and y.shard = h.shard and y.ready and not exists (
-               select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+               select from :DISPATCH_POLICY_INTERNAL.in_flight_jobs f
                where f.policy_id = p.id and f.admitted_at > clock_timestamp() - $1::text::interval)
              order by y.looked_at limit 1)) q
          where p.paused_until <= clock_timestamp()
@@ -36,7 +36,7 @@ const nobodyTicks: Check = async ({ ask, thresholds }) => {
      select o.name as policy, o.shard, extract(epoch from clock_timestamp() - min(o.since))::float8 as seconds
      from overdue o
      where not exists (
-       select from :DISPATCH_POLICY_SCHEMA._private_leases e
+       select from :DISPATCH_POLICY_INTERNAL.leases e
        where e.policy = o.name and e.shard = o.shard and e.expires_at > clock_timestamp())
      group by 1, 2 order by 1, 2 limit 20`,
     [`${thresholds.untickedMs} milliseconds`],
@@ -57,14 +57,14 @@ const noCrontabTick: Check = async ({ ask, thresholds }) => {
   const rows = await ask<{ policy: string; seconds: number | null }>(
     `select p.name as policy, case when p.crontab_ticked_at > '-infinity'
        then extract(epoch from clock_timestamp() - p.crontab_ticked_at)::float8 end as seconds
-     from :DISPATCH_POLICY_SCHEMA._private_policies p
+     from :DISPATCH_POLICY_INTERNAL.policies p
      where p.crontab_ticked_at < clock_timestamp() - $1::text::interval
        and (exists (
-           select from :DISPATCH_POLICY_SCHEMA._private_workers w
+           select from :DISPATCH_POLICY_INTERNAL.workers w
            where w.stale_at > clock_timestamp() and not w.ended and w.definitions ? p.name
              and w.started_at < clock_timestamp() - $1::text::interval)
          or (p.declared_at < clock_timestamp() - $1::text::interval and ${HAS_WAITING} and not exists (
-           select from :DISPATCH_POLICY_SCHEMA._private_workers w where w.stale_at > clock_timestamp())))
+           select from :DISPATCH_POLICY_INTERNAL.workers w where w.stale_at > clock_timestamp())))
      order by 1 limit 20`,
     [`${thresholds.crontabMs} milliseconds`],
   );

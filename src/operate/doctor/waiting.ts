@@ -4,24 +4,24 @@
  * nobody ticks its policy. So its count is asked as well.
  */
 export const HAS_WAITING = `(
-  exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q
+  exists (select from :DISPATCH_POLICY_INTERNAL.partitions q
     where q.policy_id = p.id and q.eligible_at < 'infinity' and not q.ready and q.staged > 0)
-  or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.policy_id = p.id and q.ready and q.staged > 0)
-  or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q
+  or exists (select from :DISPATCH_POLICY_INTERNAL.partitions q where q.policy_id = p.id and q.ready and q.staged > 0)
+  or exists (select from :DISPATCH_POLICY_INTERNAL.partitions q
     where q.policy_id = p.id and q.paused_until > '-infinity' and q.staged > 0)
-  or exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p.name and a.jobs > 0)
-  or exists (select from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.policy = p.name))`;
+  or exists (select from :DISPATCH_POLICY_INTERNAL.arrivals a where a.policy = p.name and a.jobs > 0)
+  or exists (select from :DISPATCH_POLICY_INTERNAL.keyless_jobs k where k.policy = p.name))`;
 
 /** SQL: how many jobs of policy `p` are in flight. */
 export const IN_FLIGHT = `coalesce((
-  select l.in_flight from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = p.ahead_limiter_id), 0)`;
+  select l.in_flight from :DISPATCH_POLICY_INTERNAL.limiters l where l.id = p.ahead_limiter_id), 0)`;
 
 /** SQL: whether some job of policy `p` has ended in the last five minutes: a host that is no worker pool may run it. */
 export const RUNS_ELSEWHERE = `exists (
-  select from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  select from :DISPATCH_POLICY_INTERNAL.limiters l
   where l.id = p.ahead_limiter_id and l.sampled_at > clock_timestamp() - interval '5 minutes')`;
 
 /** SQL: the live worker pools. */
 export const LIVE = `live as materialized (
-  select w.pool_id, w.slots, w.tasks, w.definitions from :DISPATCH_POLICY_SCHEMA._private_workers w
+  select w.pool_id, w.slots, w.tasks, w.definitions from :DISPATCH_POLICY_INTERNAL.workers w
   where w.stale_at > clock_timestamp() and not w.ended)`;

@@ -8,8 +8,8 @@ const noWorker: Check = async ({ ask }) => {
   const rows = await ask<{ policy: string; task: string; in_flight: number }>(
     `with ${LIVE}
      select p.name as policy, t.task_identifier as task, ${IN_FLIGHT} as in_flight
-     from :DISPATCH_POLICY_SCHEMA._private_policies p
-     join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
+     from :DISPATCH_POLICY_INTERNAL.policies p
+     join :DISPATCH_POLICY_INTERNAL.policy_tasks t on t.policy_id = p.id
      where not exists (select from live w where t.task_identifier = any(w.tasks))
        and case when exists (select from live)
          then exists (select from live w where w.definitions ? p.name) else not ${RUNS_ELSEWHERE} end
@@ -29,7 +29,7 @@ const orphaned: Check = async ({ ask }) => {
   const rows = await ask<{ policy: string; jobs: number; declared: boolean }>(
     `with ${LIVE}
      select p.name as policy, ${IN_FLIGHT} as jobs, true as declared
-     from :DISPATCH_POLICY_SCHEMA._private_policies p
+     from :DISPATCH_POLICY_INTERNAL.policies p
      where exists (select from live) and not exists (select from live w where w.definitions ? p.name)
        and not ${RUNS_ELSEWHERE} and (${IN_FLIGHT} > 0 or ${HAS_WAITING})
      union all
@@ -61,8 +61,8 @@ const notFetched: Check = async ({ ask, thresholds }) => {
      waiting as materialized (
        select p.name as policy, j.task_identifier as task, count(*)::int as jobs,
          extract(epoch from clock_timestamp() - min(greatest(j.run_at, f.admitted_at)))::float8 as seconds
-       from :DISPATCH_POLICY_SCHEMA._private_policies p
-       join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.policy_id = p.id
+       from :DISPATCH_POLICY_INTERNAL.policies p
+       join :DISPATCH_POLICY_INTERNAL.in_flight_jobs f on f.policy_id = p.id
        cross join lateral (
          select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job_id limit 1) j
        where f.admitted_at < clock_timestamp() - $1::text::interval
@@ -93,8 +93,8 @@ const notFetched: Check = async ({ ask, thresholds }) => {
 const noPreset: Check = async ({ ask, thresholds }) => {
   const rows = await ask<{ policy: string; jobs: number; seconds: number }>(
     `select p.name as policy, e.jobs, extract(epoch from clock_timestamp() - e.last_at)::float8 as seconds
-     from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e
-     join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = e.policy_id
+     from :DISPATCH_POLICY_INTERNAL.ended_elsewhere e
+     join :DISPATCH_POLICY_INTERNAL.policies p on p.id = e.policy_id
      where e.last_at > clock_timestamp() - $1::text::interval order by 1 limit 20`,
     [`${thresholds.noPresetMs} milliseconds`],
   );
@@ -110,7 +110,7 @@ const noPreset: Check = async ({ ask, thresholds }) => {
 const silentWorker: Check = async ({ ask }) => {
   const rows = await ask<{ host: string; pid: number; seconds: number }>(
     `select w.host, w.pid, extract(epoch from clock_timestamp() - w.heartbeat_at)::float8 as seconds
-     from :DISPATCH_POLICY_SCHEMA._private_workers w
+     from :DISPATCH_POLICY_INTERNAL.workers w
      where w.stale_at < clock_timestamp() and w.buried_at is null and not w.ended order by w.heartbeat_at limit 20`,
   );
   return rows.map(({ host, pid, seconds }) => ({

@@ -33,7 +33,7 @@ test("a missing schema is found, and the command that mends it mends it", async 
 test("older functions are a warning, and the doctor answers beside what they lack", async (t) => {
   const { url, pool } = await testDatabase(t);
   await table(pool, "migrations").set({ routines_hash: "older", routines_version: [0, 0, 1] });
-  await pool.query("drop function dispatch_policy._lost_slots cascade");
+  await pool.query("drop function dispatch_policy_internal._lost_slots cascade");
   const { code, found } = await ask(url);
   t.is(code, 0);
   t.like(found, [
@@ -68,14 +68,14 @@ test("a newer schema is critical, newer functions are a warning", async (t) => {
 test("a missing index and an invalid one are found, and what it says mends both", async (t) => {
   const { pool, findings } = await patient(t);
   t.deepEqual(await findings("index-broken"), []);
-  await pool.query(`drop index dispatch_policy.partitions_ready;
-    update pg_index set indisvalid = false where indexrelid = 'dispatch_policy.staged_jobs_for_promotion'::regclass`);
+  await pool.query(`drop index dispatch_policy_internal.partitions_ready;
+    update pg_index set indisvalid = false where indexrelid = 'dispatch_policy_internal.staged_jobs_for_promotion'::regclass`);
   const found = await findings("index-broken");
   t.deepEqual(
     found.map(({ sentence }) => sentence),
     [
-      'Index "partitions_ready" of schema "dispatch_policy" is missing, so ticks get slower.',
-      'Index "staged_jobs_for_promotion" of schema "dispatch_policy" is invalid, so ticks get slower.',
+      'Index "partitions_ready" of schema "dispatch_policy_internal" is missing, so ticks get slower.',
+      'Index "staged_jobs_for_promotion" of schema "dispatch_policy_internal" is invalid, so ticks get slower.',
     ],
   );
   for (const { mend } of found) await pool.query(mend);

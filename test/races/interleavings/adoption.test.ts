@@ -34,7 +34,7 @@ const add = (it: Engine, v: string, { key = "", as = it.pool as Queryable } = {}
 async function stage(it: Engine, v: string, { key = "k", as = it.pool as Queryable } = {}): Promise<void> {
   const batch = it.batch(["a"], { jobKey: key }) as { jobs: object[] };
   const jobs = batch.jobs.map((job) => ({ ...job, payload: { a: "a", v } }));
-  await as.query("select id from dispatch_policy._stage($1, 'replace')", [
+  await as.query("select id from dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs }]),
   ]);
 }
@@ -326,9 +326,10 @@ test("two who adopt at once: the second waits for its turn, and each job is adop
   t.is((await adopt(it, first)).changed, 2);
   const late = adopt(it, second);
   await it.waitsForLock(second);
-  const { rows } = await it.pool.query("select * from dispatch_policy._adopt_unless_busy($1, 0, 10)", [
-    it.policy,
-  ]);
+  const { rows } = await it.pool.query(
+    "select * from dispatch_policy_internal._adopt_unless_busy($1, 0, 10)",
+    [it.policy],
+  );
   t.like(rows[0], { busy: true, changed: null }, "a worker leaves it to them");
   await first.query("commit");
   t.is((await late).changed, 0);
@@ -375,7 +376,9 @@ test("nor by a worker that comes to its turn only then", async (t) => {
   const [owner, worker] = [await it.session(), await it.session()];
   await owner.query("begin");
   await owner.query(`lock table ${nameOf("turns")} in access exclusive mode`);
-  const step = worker.query("select * from dispatch_policy._adopt_unless_busy($1, 0, 10)", [it.policy]);
+  const step = worker.query("select * from dispatch_policy_internal._adopt_unless_busy($1, 0, 10)", [
+    it.policy,
+  ]);
   await it.waitsForLock(worker);
   await owner.query("select dispatch_policy.switch_policy('p', false)");
   await owner.query("commit");

@@ -1,6 +1,7 @@
 // The ahead bound rises without a release: when a worker pool comes, comes back, or gets more slots.
 import test from "ava";
 import { type Engine, engine, type Queryable, until } from "../../helpers/engine.ts";
+import { inside } from "../../helpers/inside.ts";
 import { fetchJob } from "../../helpers/native.ts";
 import { workerTable } from "../../helpers/table.ts";
 
@@ -28,13 +29,13 @@ async function record(it: Engine, jobs: readonly string[]): Promise<void> {
 const queued = (it: Engine) => it.number("select count(*)::int from graphile_worker.jobs");
 
 async function heartbeat(it: Engine, { slots = 1, staleAfter = "1 hour", as = it.pool as Queryable } = {}) {
-  const text = "select dispatch_policy._worker_alive('pool', $1, $2, 'host', 1, $3, '0')";
+  const text = "select dispatch_policy_internal._worker_alive('pool', $1, $2, 'host', 1, $3, '0')";
   await as.query(text, [slots, [it.policy], staleAfter]);
 }
 
 /** What a leader's heartbeat asks: is there something to tick for? */
 async function waits(it: Engine): Promise<boolean> {
-  const text = "select waiting from dispatch_policy._lease('leader', $1, null, '1 hour', true)";
+  const text = "select waiting from dispatch_policy_internal._lease('leader', $1, null, '1 hour', true)";
   return (await it.pool.query(text, [[it.policy]])).rows[0].waiting;
 }
 
@@ -78,7 +79,9 @@ test("a heartbeat waits for no tick, and no sweep calls it a repair what the nex
   await heartbeat(it, { as: beating });
   await ticking.query("rollback");
 
-  const { rows } = await it.pool.query("select * from dispatch_policy._sweep_partitions(clock_timestamp())");
+  const { rows } = await it.pool.query(
+    "select * from dispatch_policy_internal._sweep_partitions(clock_timestamp())",
+  );
   t.deepEqual(rows, [{ woken: 0, unblocked: 0 }]);
   t.is(await it.passes(), 1);
 });
@@ -171,7 +174,7 @@ test("a job whose end nobody will record holds no place once it is unlocked, nor
   await it.passes();
   const ended = await endUnrecorded(it);
   const stillEnding = async (jobs: readonly string[]) =>
-    (await it.pool.query("select dispatch_policy._still_ending($1) as jobs", [jobs])).rows[0].jobs;
+    (await inside(it.pool, "select dispatch_policy_internal._still_ending($1) as jobs", [jobs]))[0].jobs;
   t.deepEqual(await stillEnding(ended), ended);
   await it.pool.query("select graphile_worker.force_unlock_workers('{w}')");
   t.deepEqual(await stillEnding(ended), []);

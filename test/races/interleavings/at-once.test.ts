@@ -35,15 +35,15 @@ type Moment = "_is_led" | "_charge_one";
 /** Adds a job of `a`, and does something when it comes to that moment. */
 async function meanwhile(it: Engine, happens: () => Promise<unknown>, moment: Moment = "_is_led") {
   await it.pool.query("create table public.gate ()");
-  await it.pool.query("alter function dispatch_policy._admit_at_once set lock_timeout = 0");
+  await it.pool.query("alter function dispatch_policy_internal._admit_at_once set lock_timeout = 0");
   const { rows } = await it.pool.query(
-    `select format('alter function dispatch_policy.%1$I rename to sound;
-         create function dispatch_policy.%1$I(%2$s) returns %3$s language sql as
-         ''lock table public.gate; select dispatch_policy.sound(%4$s)''',
+    `select format('alter function dispatch_policy_internal.%1$I rename to sound;
+         create function dispatch_policy_internal.%1$I(%2$s) returns %3$s language sql as
+         ''lock table public.gate; select dispatch_policy_internal.sound(%4$s)''',
        p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid),
        (select string_agg('$' || n, ', ' order by n) from generate_series(1, p.pronargs) n)) as text
      from pg_proc p where p.oid = $1::regproc`,
-    [`dispatch_policy.${moment}`],
+    [`dispatch_policy_internal.${moment}`],
   );
   await it.pool.query(rows[0].text);
   const [keeper, adder] = [await it.session(), await it.session()];

@@ -47,7 +47,7 @@ for (const bound of [{ partition: 1 }, { policy: 1 }]) {
 test("a job without a key counts in mode unsafe_dedupe as in any other", async (t) => {
   const world = await engine(t, { gates: [], maxPending: { policy: 3 } });
   const stage = () =>
-    world.pool.query("select id from dispatch_policy._stage($1, 'unsafe_dedupe')", [
+    world.pool.query("select id from dispatch_policy_internal._stage($1, 'unsafe_dedupe')", [
       JSON.stringify([world.batch(["a"])]),
     ]);
   for (let n = 0; n < 3; n++) await stage();
@@ -102,7 +102,7 @@ test("jobs added one by one while others run never go past the bound, nor does i
   adding = false;
   await work;
   t.true((await watch) <= 20);
-  t.is(await world.number("select dispatch_policy._sweep_pending()"), 0);
+  t.is(await world.number("select dispatch_policy_internal._sweep_pending()"), 0);
 });
 
 for (const bound of [{ partition: 5 }, { policy: 5 }]) {
@@ -123,7 +123,9 @@ for (const bound of [{ partition: 5 }, { policy: 5 }]) {
 test("jobs whose partition is still to be worked out are not held to a partition's bound", async (t) => {
   const world = await engine(t, { gates: [], maxPending: { partition: 1, whenFull: "drop_oldest" } });
   const batch = { policy: "p", version: 0, partitions: [], jobs: [0, 1, 2].map((n) => ({ n, task: "p" })) };
-  await world.pool.query("select from dispatch_policy._stage($1, 'replace')", [JSON.stringify([batch])]);
+  await world.pool.query("select from dispatch_policy_internal._stage($1, 'replace')", [
+    JSON.stringify([batch]),
+  ]);
   t.is(await world.staged(), 3);
 });
 
@@ -154,7 +156,7 @@ for (const bound of [{ partition: 3 }, { policy: 3 }]) {
       ]);
       const [last] = await world.stage("a");
       t.deepEqual(await idsIn(world), [commits ? rivals : third, mine, last], "one more than it brought");
-      t.is(await world.number("select dispatch_policy._sweep_pending()"), 0, "the count is right");
+      t.is(await world.number("select dispatch_policy_internal._sweep_pending()"), 0, "the count is right");
     });
 
     test(`strict ones wait for each other, and keep the bound; one ${outcome}: ${of}`, async (t) => {
@@ -169,7 +171,7 @@ for (const bound of [{ partition: 3 }, { policy: 3 }]) {
       await rival.query(commits ? "commit" : "rollback");
       const [mine] = await late;
       t.deepEqual(await idsIn(world), commits ? [third, rivals, mine] : [second, third, mine]);
-      t.is(await world.number("select dispatch_policy._sweep_pending()"), 0, "the count is right");
+      t.is(await world.number("select dispatch_policy_internal._sweep_pending()"), 0, "the count is right");
     });
   }
 }
@@ -213,7 +215,7 @@ test("jobs staged before their policy dropped the oldest are dropped, too", asyn
     ...{ gates: [], maxPending: { policy: 3, whenFull: "drop_oldest" } },
   });
   await dropping.declare();
-  await world.number("select dispatch_policy._sweep_pending()");
+  await world.number("select dispatch_policy_internal._sweep_pending()");
   const [last] = await dropping.stage("d");
   const { rows } = await world.pool.query("select id from dispatch_policy.staged_jobs order by id");
   t.deepEqual(

@@ -146,7 +146,7 @@ test("a late end of the attempt before does not end a cancelled job for the next
   const first = await admissionOf(it, job);
   await it.pool.query("select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now())", [job]);
   const { attempts, revision } = await fetchJob(it, job, "other");
-  await it.pool.query("select dispatch_policy._start_attempt($1, $2, $3, 'other', null)", [
+  await it.pool.query("select dispatch_policy_internal._start_attempt($1, $2, $3, 'other', null)", [
     job,
     revision,
     attempts,

@@ -57,7 +57,7 @@ async function emptyBucket(t: ExecutionContext, now: number, aheadMs: number): P
 }
 
 async function admitAt(world: Engine, now: number): Promise<number> {
-  await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [new Date(now)]);
+  await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [new Date(now)]);
   return (await world.admit({ now: new Date(now) })).admitted;
 }
 
@@ -93,7 +93,9 @@ test("the time is read after the locks, by a tick that waited for one", async (t
   await world.stage(Array(50).fill("a"));
   await world.route();
   // on a busy machine a moment may be over before this test lets go
-  await world.pool.query("alter function dispatch_policy._lock_limiters_soon set lock_timeout = '10s'");
+  await world.pool.query(
+    "alter function dispatch_policy_internal._lock_limiters_soon set lock_timeout = '10s'",
+  );
   const other = await world.session();
   const ticking = await world.session();
   await other.query("begin");
@@ -151,7 +153,7 @@ test("what a process declares is in force, though one whose clock is an hour ahe
   const { rows } = await world.pool.query("select definition from dispatch_policy.policies");
   const declare = async (retries: string, startedAt: number) => {
     const { rows: answers } = await world.pool.query(
-      "select in_force from dispatch_policy._declare_policy($1, $2, '{}', $3)",
+      "select in_force from dispatch_policy_internal._declare_policy($1, $2, '{}', $3)",
       [JSON.stringify({ ...rows[0].definition, retries }), retries, new Date(startedAt)],
     );
     return answers[0].in_force;
@@ -187,11 +189,11 @@ async function storedTimesMove(world: Engine, by: "1 hour" | "-1 hour"): Promise
       for v in
         select c.table_name, string_agg(format('%1$I = %1$I + interval ''${by}''', c.column_name), ', ') as sets
         from information_schema.columns c join information_schema.tables t using (table_schema, table_name)
-        where c.table_schema = 'dispatch_policy' and c.data_type = 'timestamp with time zone'
+        where c.table_schema = 'dispatch_policy_internal' and c.data_type = 'timestamp with time zone'
           and c.is_generated = 'NEVER' and t.table_type = 'BASE TABLE'
         group by c.table_name
       loop
-        execute format('update dispatch_policy.%I set %s', v.table_name, v.sets);
+        execute format('update dispatch_policy_internal.%I set %s', v.table_name, v.sets);
       end loop;
     end
     $$`);
@@ -200,8 +202,8 @@ async function storedTimesMove(world: Engine, by: "1 hour" | "-1 hour"): Promise
 }
 
 async function sweep(world: Engine): Promise<void> {
-  await world.pool.query("select dispatch_policy._sweep_clock(clock_timestamp())");
-  await world.pool.query("select dispatch_policy._sweep_partitions(clock_timestamp())");
+  await world.pool.query("select dispatch_policy_internal._sweep_clock(clock_timestamp())");
+  await world.pool.query("select dispatch_policy_internal._sweep_partitions(clock_timestamp())");
 }
 
 /** A leader's sweep, with all its steps. */
@@ -373,13 +375,14 @@ test("leases and pools of a clock that was ahead keep nobody from leading, and n
   const world = await engine(t, { gates: [concurrency(1)] });
   const leads = async (holder: string) => {
     const text =
-      "select leads, expires_in_ms from dispatch_policy._lease($1, '{p}', null, '4 seconds', true)";
+      "select leads, expires_in_ms from dispatch_policy_internal._lease($1, '{p}', null, '4 seconds', true)";
     return (await world.pool.query(text, [holder])).rows[0];
   };
   const alive = (pool: string) =>
-    world.pool.query("select dispatch_policy._worker_alive($1, 1, '{p}', 'host', 1, '1 second', '0')", [
-      pool,
-    ]);
+    world.pool.query(
+      "select dispatch_policy_internal._worker_alive($1, 1, '{p}', 'host', 1, '1 second', '0')",
+      [pool],
+    );
   t.true((await leads("dead")).leads);
   await alive("dead");
   await alive("judge");
@@ -389,7 +392,7 @@ test("leases and pools of a clock that was ahead keep nobody from leading, and n
   t.true(!again && ms > 0 && ms <= 4000, "the new lease holds");
   await until("the dead pool is found", async () => {
     await alive("judge");
-    return (await world.number("select pools from dispatch_policy._sweep_workers('judge')")) > 0;
+    return (await world.number("select pools from dispatch_policy_internal._sweep_workers('judge')")) > 0;
   });
   const { rows } = await world.pool.query("select pool_id from dispatch_policy.workers");
   t.deepEqual(rows, [{ pool_id: "judge" }]);
@@ -447,13 +450,13 @@ test("a breaker that is open when the clock goes ahead lets its probe go, and ol
 
 /** Heartbeats of worker pools, and what the one named "leader" finds. */
 function poolsOf(world: Engine, staleAfter: string) {
-  const text = "select dispatch_policy._worker_alive($1, 5, '{p}', 'host', 1, $2, '0')";
-  const lease = "select leads from dispatch_policy._lease($1, '{p}', null, '4 seconds', true)";
+  const text = "select dispatch_policy_internal._worker_alive($1, 5, '{p}', 'host', 1, $2, '0')";
+  const lease = "select leads from dispatch_policy_internal._lease($1, '{p}', null, '4 seconds', true)";
   return {
     beats: (pool: string) => world.pool.query(text, [pool, staleAfter]),
     leads: async (pool: string) => (await world.pool.query(lease, [pool])).rows[0].leads as boolean,
-    dead: () => world.number("select pools from dispatch_policy._sweep_workers('leader')"),
-    overdue: () => world.number("select count(*)::int from dispatch_policy._sweep_overdue()"),
+    dead: () => world.number("select pools from dispatch_policy_internal._sweep_workers('leader')"),
+    overdue: () => world.number("select count(*)::int from dispatch_policy_internal._sweep_overdue()"),
   };
 }
 

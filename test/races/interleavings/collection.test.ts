@@ -7,7 +7,7 @@ const ROUNDS = 60;
 const OPTIONS = {
   gates: [concurrency(1, { name: "host", scope: (partition: string) => partition.slice(0, 1) })],
 };
-const COLLECT = "select dispatch_policy._collect_limiters(clock_timestamp(), '1 day') as n";
+const COLLECT = "select dispatch_policy_internal._collect_limiters(clock_timestamp(), '1 day') as n";
 
 /** Partitions that name a limiter that is not there would wait for it for ever. */
 function dangling(it: Engine): Promise<number> {
@@ -59,7 +59,7 @@ test("a limiter stays that routing gave to a partition after the sweep looked fo
   const [sweeping, pausing] = [await it.session(), await it.session()];
   await pausing.query("select pg_advisory_lock(7)");
   // the same look at a limiter, that waits in the middle
-  await it.pool.query(`create or replace function dispatch_policy._is_unused(
+  await it.pool.query(`create or replace function dispatch_policy_internal._is_unused(
       limiter ${nameOf("limiters")}, p_now timestamptz, p_inactive_after interval, p_overridden boolean
     ) returns boolean language plpgsql volatile as $$
     begin

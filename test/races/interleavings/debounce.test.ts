@@ -41,7 +41,7 @@ test("a debounced add that waits for the row does not expire before it is due, a
     { jobKey: "fixed", expiresAt: fixed },
     { jobKey: "k", expiresAfter: 0.01 },
   ];
-  const added = other.query("select from dispatch_policy._stage($1, 'replace')", [
+  const added = other.query("select from dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs: jobs.map((job, n) => ({ ...job, ...more[n] })) }]),
   ]);
   await it.waitsForLock(other);

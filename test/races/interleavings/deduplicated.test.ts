@@ -82,8 +82,8 @@ test("a sweep does not count the failure of a plain job in an admitted one's row
   t.is(await addPast(it, { key: "k", task: "plain" }), id, "in the same row");
   await fetchJob(it, id); // by a worker without this package
   await failJob(it, id, 60);
-  await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
-  const { rows } = await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
+  await it.pool.query("select * from dispatch_policy_internal._sweep_in_flight('0')");
+  const { rows } = await it.pool.query("select * from dispatch_policy_internal._sweep_in_flight('0')");
   const found = rows
     .filter(({ job_id }) => job_id !== null)
     .map(({ job_id, marked: _, ...rest }) => ({ job: job_id, ...rest }));
@@ -251,7 +251,7 @@ test("a job admitted in the row of an older one of its key is told its own time 
   const job = await fetchJob(it, id);
   t.is(job.revision, 1);
   const { rows } = await it.pool.query(
-    "select admitted from dispatch_policy._start_attempt($1, $2, $3, $4, null)",
+    "select admitted from dispatch_policy_internal._start_attempt($1, $2, $3, $4, null)",
     [...[id, job.revision, job.attempts, "worker"]],
   );
   t.true(BigInt(rows[0].admitted) >= BigInt(admission!), "not that of the older one");
@@ -261,7 +261,7 @@ test("two calls with the same keys in another order, of a task without a policy,
   const it = await engine(t, ONE);
   const add = (as: Pick<Engine["pool"], "query">, keys: readonly string[]) => {
     const jobs = keys.map((jobKey, n) => ({ n, task: "plain", payload: {}, jobKey }));
-    return as.query("select id from dispatch_policy._stage($1, 'unsafe_dedupe') order by n", [
+    return as.query("select id from dispatch_policy_internal._stage($1, 'unsafe_dedupe') order by n", [
       JSON.stringify([{ policy: null, jobs }]),
     ]);
   };

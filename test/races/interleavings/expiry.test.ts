@@ -6,7 +6,7 @@ const LONG_AGO = new Date("2020-01-01");
 
 /** Adds a job of key k that keeps an older one, or replaces it. */
 async function add(it: Engine, mode: "unsafe_dedupe" | "replace", as: Queryable): Promise<string> {
-  const { rows } = await as.query("select id from dispatch_policy._stage($1, $2)", [
+  const { rows } = await as.query("select id from dispatch_policy_internal._stage($1, $2)", [
     JSON.stringify([it.batch(["a"], { jobKey: "k" })]),
     mode,
   ]);
@@ -45,5 +45,5 @@ test("strict producers of a key do not deadlock beside its expired job", async (
   await holder.query("commit");
   await Promise.all([kept, replaced]);
   t.is(await it.staged("a"), 1);
-  t.is(await it.number("select dispatch_policy._sweep_pending()"), 0);
+  t.is(await it.number("select dispatch_policy_internal._sweep_pending()"), 0);
 });

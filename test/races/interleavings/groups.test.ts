@@ -6,7 +6,7 @@ import { type Engine, type EngineOptions, engine, type Queryable } from "../../h
 async function world(t: ExecutionContext, partitions: string[], options: Partial<EngineOptions> = {}) {
   const it = await engine(t, { gates: [], keyPath: "key", ...options });
   const { rows } = await it.pool.query(
-    "select id from dispatch_policy._stage_group($1, 'replace', null, $2) order by n",
+    "select id from dispatch_policy.enqueue_group($1, 'replace', null, $2) order by n",
     [JSON.stringify([it.batch(partitions)]), JSON.stringify({ identifier: "p", payload: { key: "then" } })],
   );
   return { it, ids: rows.map(({ id }) => id as string) };
@@ -18,7 +18,7 @@ const callbacks = async (it: Engine) =>
   (await it.pool.query("select payload -> '_group' as counts from dispatch_policy.staged_jobs")).rows.map(
     ({ counts }) => counts,
   );
-const sweep = (it: Engine) => it.pool.query("select dispatch_policy._close_groups()");
+const sweep = (it: Engine) => it.pool.query("select dispatch_policy_internal._close_groups()");
 
 for (const how of ["commits", "rolls back"] as const) {
   test(`of two sessions that release the last two jobs the first ${how}: one callback comes`, async (t) => {

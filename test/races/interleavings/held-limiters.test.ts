@@ -39,18 +39,18 @@ test("only the first pass waits for a limiter that stays locked", async (t) => {
   t.deepEqual(Object.keys(await busy()), [limiter.id]);
   await world.stage(["a2", "b1"]);
   await world.route();
-  await world.pool.query(`alter function dispatch_policy._lock_limiters_soon rename to _lock_limiters_then;
-    create function dispatch_policy._lock_limiters_soon(ids bigint[]) returns ${nameOf("limiters")}[]
+  await world.pool.query(`alter function dispatch_policy_internal._lock_limiters_soon rename to _lock_limiters_then;
+    create function dispatch_policy_internal._lock_limiters_soon(ids bigint[]) returns ${nameOf("limiters")}[]
     language plpgsql as $$ begin
       if ${limiter.id} = any(ids) then
         raise 'it waits for the limiter';
       end if;
-      return dispatch_policy._lock_limiters_then(ids);
+      return dispatch_policy_internal._lock_limiters_then(ids);
     end $$`);
   t.is((await world.admit()).admitted, 1);
   await app.query("rollback");
-  await world.pool.query(`drop function dispatch_policy._lock_limiters_soon;
-    alter function dispatch_policy._lock_limiters_then rename to _lock_limiters_soon`);
+  await world.pool.query(`drop function dispatch_policy_internal._lock_limiters_soon;
+    alter function dispatch_policy_internal._lock_limiters_then rename to _lock_limiters_soon`);
   t.is((await world.admit({ now: new Date(Date.now() + 2000) })).admitted, 2);
   t.deepEqual(await busy(), {}, "forgotten once it was free");
 });

@@ -166,7 +166,7 @@ for (const end of ["commit", "rollback"]) {
     await ticking.query("begin");
     t.is((await world.admit({ as: ticking })).admitted, 1, "b's");
     const later = new Date(Date.now() + 60_000);
-    await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [later]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [later]);
     const other = await world.session();
     const second = world.admit({ now: later, as: other });
     await world.waitsForLock(other);
@@ -190,7 +190,7 @@ function finished(job: string, parks: boolean) {
 /** When its time has come and its job is done, nothing is left of either. */
 async function accountedFor(t: ExecutionContext, world: Engine): Promise<void> {
   const later = new Date(Date.now() + 60_000);
-  await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [later]);
+  await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [later]);
   await world.admit({ now: later });
   const { rows } = await world.pool.query("select id from graphile_worker.jobs");
   await world.finish(rows.map(({ id }) => id));
@@ -257,7 +257,7 @@ test("staging two keys beside plain jobs of the same two does not deadlock", asy
   await world.table("staged_jobs", app).lock({ job_key: "K1" });
   const batch = world.batch(["a", "a"]) as { jobs: object[] };
   const jobs = batch.jobs.map((job, n) => ({ ...job, jobKey: `K${n + 1}` }));
-  const staged = staging.query("select id from dispatch_policy._stage($1, 'replace')", [
+  const staged = staging.query("select id from dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs }]),
   ]);
   await world.waitsForLock(staging);
@@ -274,7 +274,7 @@ test("calls of the same two policies in another order do not deadlock", async (t
   const another = new Engine(world.url, world.pool, { ...OWN, policy: "q" });
   await another.declare();
   const stage = (as: pg.Client, ...policies: Engine[]) =>
-    as.query("select id from dispatch_policy._stage($1, 'replace')", [
+    as.query("select id from dispatch_policy_internal._stage($1, 'replace')", [
       JSON.stringify(policies.map((one) => one.batch(["a"], { jobKey: one.policy }))),
     ]);
   const [app, one, other] = [await world.session(), await world.session(), await world.session()];
@@ -316,7 +316,7 @@ for (const commits of [true, false]) {
     const put = async (as: typeof first, v: string) => {
       const batch = world.batch(["a"], { jobKey: "K1" }) as { jobs: { payload?: unknown }[] };
       for (const job of batch.jobs) job.payload = { v };
-      const text = "select id, n, partition from dispatch_policy._stage($1, 'unsafe_dedupe')";
+      const text = "select id, n, partition from dispatch_policy_internal._stage($1, 'unsafe_dedupe')";
       return (await as.query(text, [JSON.stringify([batch])])).rows;
     };
     await first.query("begin");
@@ -328,7 +328,7 @@ for (const commits of [true, false]) {
     t.deepEqual(more, []);
     t.like(row, { n: 0, partition: "a" });
     t.is(row.id === winner.id, commits);
-    t.is(await world.number("select dispatch_policy._sweep_pending()"), 0, "one is counted");
+    t.is(await world.number("select dispatch_policy_internal._sweep_pending()"), 0, "one is counted");
 
     t.is(
       (await world.number("select payload ->> 'v' from dispatch_policy.staged_jobs")) as unknown,
@@ -344,7 +344,7 @@ test("one that may not replace, and finds its rival gone as it comes to its turn
   const [removing, adding] = [await world.session(), await world.session()];
   await removing.query("begin");
   await world.stage("a", { jobKey: "K1", as: removing });
-  const late = adding.query("select id from dispatch_policy._stage($1, 'unsafe_dedupe')", [
+  const late = adding.query("select id from dispatch_policy_internal._stage($1, 'unsafe_dedupe')", [
     JSON.stringify([world.batch(["a"], { jobKey: "K1" })]),
   ]);
   await world.waitsForLock(adding);

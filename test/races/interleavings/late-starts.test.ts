@@ -48,7 +48,7 @@ for (const takesItsKey of TAKEN) {
 
 /** A sweep that takes the pool "first" for dead and unlocks its jobs, in this session. */
 async function sweeps(it: Engine, as = it.pool as Pick<Engine["pool"], "query">) {
-  return (await as.query("select * from dispatch_policy._sweep_workers('judge')")).rows[0];
+  return (await as.query("select * from dispatch_policy_internal._sweep_workers('judge')")).rows[0];
 }
 
 test("a start that is asked for while a sweep unlocks its job waits for the sweep, and does not come", async (t) => {

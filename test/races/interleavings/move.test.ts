@@ -137,10 +137,10 @@ test("a job whose key a process is working out stays with it, and moves with the
   await it.pool.query("select dispatch_policy.add_job('p', '{}', partition_key => 'a')");
   const keying = await it.session();
   await keying.query("begin");
-  const { rows } = await keying.query("select * from dispatch_policy._keyless_jobs('p', 0, 10)");
+  const { rows } = await keying.query("select * from dispatch_policy_internal._keyless_jobs('p', 0, 10)");
   t.deepEqual(await move(it.pool), { matched: 0, changed: 0 });
   const partition = { key: rows[0].partition_key, shard: "default", context: {}, weight: 1 };
-  await keying.query("select dispatch_policy._key_jobs('p', 0, $1)", [
+  await keying.query("select dispatch_policy_internal._key_jobs('p', 0, $1)", [
     JSON.stringify([{ id: rows[0].staged_id, cost: 1, partition }]),
   ]);
   await keying.query("commit");

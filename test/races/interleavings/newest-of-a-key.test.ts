@@ -9,6 +9,7 @@ import {
   engine,
   type Queryable,
 } from "../../helpers/engine.ts";
+import { inside } from "../../helpers/inside.ts";
 import { addPast, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
 import { silent } from "../../helpers/silent.ts";
 import { workerTable } from "../../helpers/table.ts";
@@ -25,7 +26,7 @@ async function stage(
     jobs: object[];
   };
   const jobs = batch.jobs.map((job) => ({ ...job, payload: { v } }));
-  await as.query("select id from dispatch_policy._stage($1, 'replace')", [
+  await as.query("select id from dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs }]),
   ]);
 }
@@ -251,7 +252,7 @@ for (const [way, addNewer] of Object.entries(NEWER_WAYS)) {
 
 /** Stages the copy of a job, as its process does that has seen no room for it. */
 const takeOver = (it: Engine, as: Queryable, job: string) =>
-  as.query("select dispatch_policy._take_over($1, 0, $2, null, false)", [
+  inside(as, "select dispatch_policy_internal._take_over($1, 0, $2, null, false)", [
     job,
     JSON.stringify(it.batch(["a"], { jobKey: "k" })),
   ]);
@@ -324,7 +325,7 @@ async function replacedWhileParked(
   return it;
 }
 
-const sweepReplaced = (it: Engine) => it.number("select dispatch_policy._sweep_replaced()");
+const sweepReplaced = (it: Engine) => it.number("select dispatch_policy_internal._sweep_replaced()");
 
 test("one that a full backlog drops leaves none behind either, once a sweep has come by", async (t) => {
   const it = await replacedWhileParked(t, { maxPending: { partition: 1, whenFull: "drop_oldest" } });

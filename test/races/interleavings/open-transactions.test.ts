@@ -106,7 +106,7 @@ test("a hundred jobs of a queue that an open transaction brought in wait for it 
   });
   const batch = world.batch(Array(200).fill("a")) as { jobs: object[] };
   const jobs = batch.jobs.map((job, i) => (i % 2 ? { ...job, queueName: "new" } : job));
-  await world.pool.query("select dispatch_policy._stage($1, 'replace')", [
+  await world.pool.query("select dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs }]),
   ]);
   await world.route();

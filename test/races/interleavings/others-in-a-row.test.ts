@@ -23,8 +23,8 @@ const countOf = async (it: Engine, key: string) => (await it.limiter("concurrenc
 
 /** What a sweep finds at its second look. */
 async function lookTwice(it: Engine): Promise<object[]> {
-  await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
-  const { rows } = await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
+  await it.pool.query("select * from dispatch_policy_internal._sweep_in_flight('0')");
+  const { rows } = await it.pool.query("select * from dispatch_policy_internal._sweep_in_flight('0')");
   return rows
     .filter(({ job_id }) => job_id !== null)
     .map(({ job_id, marked: _, ...rest }) => ({ job: job_id, ...rest }));
@@ -32,8 +32,8 @@ async function lookTwice(it: Engine): Promise<object[]> {
 
 async function sweep(it: Engine): Promise<void> {
   await it.release((await lookTwice(it)) as never);
-  await it.pool.query("select dispatch_policy._sweep_counters()");
-  await it.pool.query("select * from dispatch_policy._sweep_partitions(clock_timestamp())");
+  await it.pool.query("select dispatch_policy_internal._sweep_counters()");
+  await it.pool.query("select * from dispatch_policy_internal._sweep_partitions(clock_timestamp())");
 }
 
 /** A job of key k that is admitted, and waits in Graphile Worker. */
@@ -219,7 +219,7 @@ for (const [what, gates] of Object.entries({ "": ONE.gates, ", its limits new": 
     await it.stage("c");
     t.is(await it.passes(2), 1, "the application's transaction alone keeps nobody waiting");
     const starting = worker.query(
-      "select * from dispatch_policy._catch_unadmitted($1, $2, 1, 'worker', null, $3, '{}', 'enforce', null)",
+      "select * from dispatch_policy_internal._catch_unadmitted($1, $2, 1, 'worker', null, $3, '{}', 'enforce', null)",
       [job.id, job.revision, JSON.stringify(it.batch(["a"], { jobKey: "k", gates }))],
     );
     await it.waitsForLock(worker);

@@ -18,7 +18,7 @@ test("a job that waits parked for its admission is not lost to one that may not 
   t.like(await rowOf(it, id), { parked: true });
   await dedupe(it);
   await it.passes(3);
-  await it.pool.query("select dispatch_policy._sweep_replaced()");
+  await it.pool.query("select dispatch_policy_internal._sweep_replaced()");
   t.like(await rowOf(it, id), { parked: false, attempts: 0, last_error: null });
 });
 
@@ -87,7 +87,7 @@ for (const [what, park] of Object.entries({
       `select graphile_worker.add_job('p', '{"v":2}', job_key => 'k', job_key_mode => 'preserve_run_at')`,
     );
     await it.passes(3);
-    await it.pool.query("select dispatch_policy._sweep_replaced()");
+    await it.pool.query("select dispatch_policy_internal._sweep_replaced()");
     t.like(await rowOf(it, id), { payload: { v: 2 }, parked: false, attempts: 0, last_error: null });
   });
 }

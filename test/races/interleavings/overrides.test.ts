@@ -1,6 +1,7 @@
 // Overrides that begin, end or are taken back while a tick goes by what held before, and makes somebody wait.
 import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, engine, type Session, throttle } from "../../helpers/engine.ts";
+import { inside } from "../../helpers/inside.ts";
 
 const HALT = "select dispatch_policy.set_limit('p', 'all', '{\"max\": 0}')";
 const RAISE = "select dispatch_policy.set_limit('p', 'all', '{\"max\": 5}')";
@@ -34,8 +35,8 @@ async function allWait(world: Engine): Promise<void> {
 
 /** Since when the loop should look again; null: not before something happens. */
 async function looksAgainAt(world: Engine): Promise<unknown> {
-  const { rows } = await world.pool.query("select dispatch_policy._next_eligible_at('p', 'default') as at");
-  return rows[0].at;
+  const text = "select dispatch_policy_internal._next_eligible_at('p', 'default') as at";
+  return (await inside(world.pool, text))[0].at;
 }
 
 for (const [how, change] of Object.entries({ cleared: CLEAR, replaced: RAISE })) {
@@ -73,7 +74,8 @@ for (const change of ["begins", "ends"] as const) {
     );
     const ticking = await tickUnderWay(t, world, new Date(at - 1000));
     const later = new Date(at + 1000);
-    const route = () => world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [later]);
+    const route = () =>
+      world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [later]);
     await route();
     await ticking.query("commit");
     await route();
@@ -92,16 +94,14 @@ for (const change of ["begins", "ends"] as const) {
       [new Date(at)],
     );
     t.is(await world.passes(), 0);
-    await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [new Date(at + 1000)]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [
+      new Date(at + 1000),
+    ]);
     t.is((await world.partition("a")).blocked_on, null, "by that time it may go");
     t.is(await world.passes(), 0, "by the clock it may not");
     t.deepEqual(await looksAgainAt(world), new Date(at));
-    const ahead = "select dispatch_policy._next_eligible_at('p', null, false, $1) as at";
-    t.is(
-      (await world.pool.query(ahead, [new Date(at + 1000)])).rows[0].at,
-      null,
-      "and not by that time again",
-    );
+    const ahead = "select dispatch_policy_internal._next_eligible_at('p', null, false, $1) as at";
+    t.is((await inside(world.pool, ahead, [new Date(at + 1000)]))[0].at, null, "and not by that time again");
     const ago = (its: string) => `${its} - interval '2 hours'`;
     await world
       .table("overrides")
@@ -269,7 +269,7 @@ test("a limit of many keys that ends while its beginning is being announced wake
     new Date(end),
   ]);
   const route = (at: number) =>
-    world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [new Date(at)]);
+    world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [new Date(at)]);
   const waiting = () => world.table("partitions").count({ blocked_on: (its) => `${its} is not null` });
   await route(end - 1000);
   t.is(await waiting(), 1500, "the first thousand are told that it holds");

@@ -187,7 +187,7 @@ test("a short hold that is committed late does not end a longer one, and resume 
   t.is(await world.passes(), 1);
 });
 
-const DECLARE = `select dispatch_policy._declare_policy(p.definition || '{"name": "new"}', 'hash', '{}', clock_timestamp())
+const DECLARE = `select dispatch_policy_internal._declare_policy(p.definition || '{"name": "new"}', 'hash', '{}', clock_timestamp())
   from dispatch_policy.policies p where p.policy = 'p'`;
 const PAUSED = "select policy as name, paused from dispatch_policy.policies order by policy";
 

@@ -131,7 +131,8 @@ test("a probe whose job is gone without an outcome is repaired by the sweep, and
   const it = await world(t);
   await wasHeld(it, "a");
   t.is(await it.passes(3), 1);
-  const sweep = () => it.number("select unblocked from dispatch_policy._sweep_partitions(clock_timestamp())");
+  const sweep = () =>
+    it.number("select unblocked from dispatch_policy_internal._sweep_partitions(clock_timestamp())");
   t.is(await sweep(), 0, "it is out");
   await ended(it, await it.inFlight(), true);
   t.is(await sweep(), 0, "its outcome is on its way");
@@ -230,7 +231,7 @@ test("a breaker opens before the next job goes, though the last failure comes wh
   t.is(await it.passes(), 1, "a waits for its slot");
   const [router, other] = [await it.session(), await it.session()];
   // it has read which arrivals there are, and waits for a limiter that one of them changes; on a busy machine longer than it would
-  await it.pool.query("alter function dispatch_policy._route_batch set lock_timeout = 0");
+  await it.pool.query("alter function dispatch_policy_internal._route_batch set lock_timeout = 0");
   await it.stage("b", { gates: [concurrency(2)] });
   await other.query("begin");
   await it.table("limiters", other).lock({ scope_key: "b" });

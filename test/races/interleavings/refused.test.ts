@@ -9,7 +9,7 @@ async function stageKeyed(it: Engine, jobs: number): Promise<void> {
   const batch = it.batch(Array(jobs).fill("mine")) as { jobs: object[] };
   const keyed = batch.jobs.map((job, n) => ({ ...job, jobKey: `k${n}`, payload: "PAYLOAD" }));
   const text = JSON.stringify([{ ...batch, jobs: keyed }]).replaceAll('"PAYLOAD"', UNMERGEABLE);
-  await it.pool.query("select id from dispatch_policy._stage($1, 'replace')", [text]);
+  await it.pool.query("select id from dispatch_policy_internal._stage($1, 'replace')", [text]);
 }
 
 test("jobs that cannot be merged with the admitted ones of their keys are set aside, and the others go", async (t) => {

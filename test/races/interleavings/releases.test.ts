@@ -144,7 +144,7 @@ test("a sweep waits for no release, whose jobs are as good as gone", async (t) =
   const releasing = await world.session();
   await releasing.query("begin");
   t.deepEqual(await world.release([jobs[1]!], releasing), [jobs[1]]);
-  const marked = "select max(marked) as n from dispatch_policy._sweep_in_flight('1 hour')";
+  const marked = "select max(marked) as n from dispatch_policy_internal._sweep_in_flight('1 hour')";
   t.is(await world.number(marked), 1, "the other");
   await releasing.query("rollback");
   t.is(await world.number(marked), 1, "it, now that it is free");

@@ -9,7 +9,7 @@ const GATES = { gates: [concurrency(1)] };
 /** Declares policy q as policy p is, with the same task if `takes`. */
 const declareQ = (it: Engine, takes: boolean) =>
   it.pool.query(
-    "select dispatch_policy._declare_policy(definition || $1, 'q', '{}', now()) from dispatch_policy.policies",
+    "select dispatch_policy_internal._declare_policy(definition || $1, 'q', '{}', now()) from dispatch_policy.policies",
     [JSON.stringify({ name: "q", tasks: takes ? ["p"] : ["q"] })],
   );
 
@@ -97,7 +97,7 @@ test("a process that declares the policy meanwhile waits, and has it anew", asyn
   await remover.query("begin");
   t.like(await remove(remover), { removed: true });
   const declared = declarer.query(
-    "select in_force from dispatch_policy._declare_policy($1, $2, '{}', clock_timestamp())",
+    "select in_force from dispatch_policy_internal._declare_policy($1, $2, '{}', clock_timestamp())",
     [JSON.stringify(declaring.definition), declaring.definition_hash],
   );
   await it.waitsForLock(declarer);
@@ -124,7 +124,7 @@ test("who ticks every policy goes on when one of them is removed", async (t) => 
   // a first pass may take longer than it waits for a lock
   await it.pool.query("alter function dispatch_policy.remove_policy set lock_timeout = 0");
   t.like(await remove(it.pool), { removed: true });
-  await it.pool.query("select dispatch_policy._notify('p')");
+  await it.pool.query("select dispatch_policy_internal._notify('p')");
   await until("its loop has ended", () =>
     lines.some((line) => /Policy "p" was removed: its loop ends/.test(line)),
   );

@@ -31,7 +31,7 @@ async function parked(it: Engine, after = 0): Promise<string> {
 async function stageV2(it: Engine, app: Awaited<ReturnType<Engine["session"]>>): Promise<void> {
   const batch = it.batch(["a"], { jobKey: "k" }) as { jobs: object[] };
   const jobs = batch.jobs.map((job) => ({ ...job, payload: V2.payload }));
-  await app.query("select id from dispatch_policy._stage($1, 'replace')", [
+  await app.query("select id from dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs }]),
   ]);
 }
@@ -39,7 +39,7 @@ async function stageV2(it: Engine, app: Awaited<ReturnType<Engine["session"]>>):
 test("the sweep of replaced jobs leaves the next one of the key alone", async (t) => {
   const it = await engine(t, ROOMY);
   await it.waitsLong();
-  await it.pool.query("alter function dispatch_policy._sweep_replaced set lock_timeout = 0"); // else it passes by
+  await it.pool.query("alter function dispatch_policy_internal._sweep_replaced set lock_timeout = 0"); // else it passes by
   const id = await parked(it);
   await it.stage("a", { jobKey: "k", runAt: new Date(Date.now() + 3_600_000) });
   await it.passes(2);
@@ -47,7 +47,7 @@ test("the sweep of replaced jobs leaves the next one of the key alone", async (t
   const [app, sweeper] = [await it.session(), await it.session()];
   await app.query("begin");
   await addPast(it, { ...V2, as: app });
-  const sweeping = sweeper.query("select dispatch_policy._sweep_replaced()");
+  const sweeping = sweeper.query("select dispatch_policy_internal._sweep_replaced()");
   await it.waitsForLock(sweeper);
   await app.query("commit");
   await sweeping;

@@ -80,7 +80,7 @@ test("partitions of a shard that nobody leads are there for whoever comes to lea
     { shard: "us", vacant: true },
   );
   const { rows } = await world.pool.query(
-    "select shard from dispatch_policy._lease('other', '{p}', null, '1 minute', true) where leads",
+    "select shard from dispatch_policy_internal._lease('other', '{p}', null, '1 minute', true) where leads",
   );
   t.true(rows.some(({ shard }) => shard === "us"));
   await world.release(await world.inFlight("eu"));
@@ -172,7 +172,9 @@ test("tokens of a shared bucket are not kept for a shard that nobody ticks", asy
 
   const later = new Date(Date.now() + 2.1 * 3_600_000);
   await lead(world, "eu", "one", "1 day");
-  await world.pool.query("select dispatch_policy._route('p', $1, 10000, false, true, 'eu')", [later]);
+  await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false, true, 'eu')", [
+    later,
+  ]);
   t.is((await world.admit({ shard: "eu", now: later })).admitted, 1);
 });
 
@@ -184,7 +186,9 @@ test("a shared bucket with tokens that only a shard nobody ticks waits for does 
   await world.table("freed").add({ policy_id, limiter_id: id });
   const later = Date.now() + 3_600_000;
   for (const now of [new Date(later), new Date(later + 10)])
-    await world.pool.query("select dispatch_policy._route('p', $1, 10000, false, true, 'eu')", [now]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false, true, 'eu')", [
+      now,
+    ]);
   t.is((await world.limiter("all")).wake_at, null);
   t.is(await world.table("freed").count(), 0);
 });
@@ -193,7 +197,7 @@ test("a leader keeps its shards while their partitions wait, and another can tak
   const world = await engine(t, { gates: oneSlot });
   const bid = async (holder: string, shards: string[] | null, ttl = "1 minute") => {
     const text =
-      "select shard from dispatch_policy._lease($1, '{p}', $2, $3::interval, true) where leads order by 1";
+      "select shard from dispatch_policy_internal._lease($1, '{p}', $2, $3::interval, true) where leads order by 1";
     return (await world.pool.query(text, [holder, shards, ttl])).rows.map(({ shard }) => shard);
   };
   await world.stage(["a", "b"], { shard: "eu" });
@@ -205,7 +209,7 @@ test("a leader keeps its shards while their partitions wait, and another can tak
 
   t.deepEqual(await bid("one", null, "0"), []);
   t.deepEqual(await bid("other", null), ["default", "eu"], "the first one has died");
-  await world.pool.query("select dispatch_policy._step_down('other')");
+  await world.pool.query("select dispatch_policy_internal._step_down('other')");
   t.deepEqual(await bid("third", null), ["default", "eu"], "the second one has stopped");
 });
 
@@ -220,7 +224,7 @@ test("a shard is forgotten with its last partition", async (t) => {
   await world.admit({ shard: "eu" });
   const collect = () =>
     world.pool.query(
-      "select dispatch_policy._collect_partitions(clock_timestamp() + interval '2 days', '1 day')",
+      "select dispatch_policy_internal._collect_partitions(clock_timestamp() + interval '2 days', '1 day')",
     );
   const shards = () => world.table("leases").count({ shard: "eu" });
   t.is(await shards(), 1);
@@ -234,7 +238,7 @@ test("of shards that are not led any more, only those with something to do have 
   const leases = async () =>
     (
       await world.pool.query(
-        "select shard from dispatch_policy._lease('', '{p}', null, '0', false) order by 1",
+        "select shard from dispatch_policy_internal._lease('', '{p}', null, '0', false) order by 1",
       )
     ).rows;
   t.deepEqual(await leases(), [{ shard: "default" }]);

@@ -1,6 +1,7 @@
 // Gates with perWorker: pools come while passes decide, and a full pool sends a job back while others touch it.
 import test, { type ExecutionContext } from "ava";
 import { type Engine, engine, share, throttle } from "../../helpers/engine.ts";
+import { inside } from "../../helpers/inside.ts";
 import {
   addPast,
   completeJob,
@@ -92,7 +93,8 @@ for (const [who, steps] of [
 /** Limiters with shares that came. */
 async function waiting(world: Engine): Promise<number> {
   const { id } = await world.table("policies").one({ name: world.policy });
-  return world.number("select cardinality(dispatch_policy._with_new_shares($1))", [id]);
+  const text = "select cardinality(dispatch_policy_internal._with_new_shares($1)) as waiting";
+  return (await inside(world.pool, text, [id]))[0].waiting;
 }
 
 test("a pool that goes takes its share with it, and nothing more is admitted until jobs end", async (t) => {
@@ -151,7 +153,7 @@ function later(time: Date, ms: number): Date {
 }
 
 async function passAt(world: Engine, now: Date) {
-  await world.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [world.policy, now]);
+  await world.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [world.policy, now]);
   return world.admit({ now });
 }
 
@@ -160,7 +162,7 @@ test("a lowered cap rises for who was denied after its policy was off for a mome
   const now = new Date();
   t.true(await sendBack(world, job, admission, { now }));
   await world.pool.query("select dispatch_policy.switch_policy($1, false)", [world.policy]);
-  await world.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [world.policy, now]);
+  await world.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [world.policy, now]);
   await world.pool.query("select dispatch_policy.switch_policy($1, true)", [world.policy]);
   t.is((await passAt(world, now)).admitted, 0);
   t.deepEqual((await world.limiter("concurrency")).wake_at, later(now, 20));
@@ -354,7 +356,8 @@ test("a sweep finds nothing to repair where pools came, or a cap is lowered", as
   await world.stage(["a", "a", "a"]);
   t.is(await world.passes(), 0);
   await poolLives(world, "other");
-  const sweep = () => world.pool.query("select * from dispatch_policy._sweep_partitions(clock_timestamp())");
+  const sweep = () =>
+    world.pool.query("select * from dispatch_policy_internal._sweep_partitions(clock_timestamp())");
   t.deepEqual(Object.values((await sweep()).rows[0]), [0, 0]);
   await world.route();
   t.true(await sendBack(world, job, admission));

@@ -357,8 +357,8 @@ for (const noted of [true, false]) {
     await it.release([{ job: job.id, ok: false, attempt: 1, admission, retry } as never]);
     t.is(await countOf(it, "a"), 1);
     await completeJob(it, job.id);
-    await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
-    const { rows } = await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
+    await it.pool.query("select * from dispatch_policy_internal._sweep_in_flight('0')");
+    const { rows } = await it.pool.query("select * from dispatch_policy_internal._sweep_in_flight('0')");
     const found = rows.filter(({ job_id }) => job_id !== null);
     await it.release(found.map(({ job_id, ...rest }) => ({ job: job_id, ...rest })));
     t.is(await countOf(it, "a"), 0);
@@ -369,7 +369,7 @@ test("a job is overdue from its recorded start, not from its fetch", async (t) =
   const it = await engine(t, { ...ONE, slotTimeout: 60 });
   const job = await running(it, "a");
   await workerTable(it.pool).set({ locked_at: () => "now() - interval '2 minutes'" });
-  const overdue = () => it.number("select count(*)::int from dispatch_policy._sweep_overdue()");
+  const overdue = () => it.number("select count(*)::int from dispatch_policy_internal._sweep_overdue()");
   t.is(await overdue(), 1);
   await startJob(it, { ...job, locked_at: null });
   t.is(await overdue(), 0);
@@ -385,8 +385,8 @@ test("a job that is admitted and then put off gives its slot back, and waits in 
   await it.pool.query("select graphile_worker.reschedule_jobs($1, run_at => now() + interval '1 day')", [
     [job],
   ]);
-  await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
-  const { rows } = await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
+  await it.pool.query("select * from dispatch_policy_internal._sweep_in_flight('0')");
+  const { rows } = await it.pool.query("select * from dispatch_policy_internal._sweep_in_flight('0')");
   const found = rows.filter(({ job_id }) => job_id !== null);
   t.is(found.length, 1);
   await it.release(found.map(({ job_id, ...rest }) => ({ job: job_id, ...rest })));

@@ -1,6 +1,7 @@
 // `take` from a bucket that no job has used yet, beside routing and other takes that make the same bucket.
 import test from "ava";
 import { type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
+import { routineOf } from "../../helpers/table.ts";
 
 const HOUR = { per: 3600 };
 const OWN = { gates: [throttle(3, { ...HOUR, name: "own" })] };
@@ -16,8 +17,7 @@ async function take(as: Queryable, key: string): Promise<Taken> {
 
 /** From now on these wait for a lock for as long as the test has it. */
 async function waitLong(it: Engine, ...functions: string[]): Promise<void> {
-  for (const name of functions)
-    await it.pool.query(`alter function dispatch_policy.${name} set lock_timeout = 0`);
+  for (const name of functions) await it.pool.query(`alter function ${routineOf(name)} set lock_timeout = 0`);
 }
 
 function buckets(it: Engine): Promise<number> {
@@ -203,7 +203,7 @@ test("a take makes a bucket anew that a sweep has just deleted", async (t) => {
   const [app, sweeping] = [await it.session(), await it.session()];
   const inTwoDays = new Date(Date.now() + 2 * 86_400_000);
   await sweeping.query("begin");
-  const collect = "select dispatch_policy._collect_limiters($1, '1 day') as n";
+  const collect = "select dispatch_policy_internal._collect_limiters($1, '1 day') as n";
   t.is((await sweeping.query(collect, [inTwoDays])).rows[0].n, 1);
   const taken = take(app, "a");
   await it.waitsForLock(app);

@@ -24,7 +24,7 @@ async function startsUnadmitted(
   key = "a",
 ): Promise<Caught> {
   const text = `select c.* from (select $1::bigint as id) o left join graphile_worker.jobs j using (id),
-    dispatch_policy._catch_unadmitted(o.id, 0, j.attempts::int, j.locked_by, j.locked_at, $2, '{}', 'enforce', null) c`;
+    dispatch_policy_internal._catch_unadmitted(o.id, 0, j.attempts::int, j.locked_by, j.locked_at, $2, '{}', 'enforce', null) c`;
   return (await as.query(text, [job, JSON.stringify(it.batch([key]))])).rows[0];
 }
 
@@ -169,7 +169,7 @@ test("a job that is not let in takes nothing from the router: how the probe of i
   await it.finish(await it.inFlight());
   const other = JSON.stringify(it.batch(["a"], { gates: [concurrency(9)] }));
   const text =
-    "select verdict from dispatch_policy._catch_unadmitted($1, 0, 0, null, null, $2, '{}', 'enforce', null)";
+    "select verdict from dispatch_policy_internal._catch_unadmitted($1, 0, 0, null, null, $2, '{}', 'enforce', null)";
   const { rows } = await it.pool.query(text, [await addPast(it), other]);
   t.is(rows[0].verdict, "taken_over", "others of its partition wait");
   await it.route();
@@ -202,10 +202,10 @@ test("the row of a job taken over is deleted once Graphile Worker does not have 
   await fetchJob(it, job);
   await startsUnadmitted(it, job);
   const notes = () => it.table("taken_over_jobs").count();
-  await it.pool.query("select dispatch_policy._forget_taken_over()");
+  await it.pool.query("select dispatch_policy_internal._forget_taken_over()");
   t.is(await notes(), 1);
   await completeJob(it, job);
-  await it.pool.query("select dispatch_policy._forget_taken_over()");
+  await it.pool.query("select dispatch_policy_internal._forget_taken_over()");
   t.is(await notes(), 0);
 });
 
@@ -216,10 +216,10 @@ test("an original whose worker could not complete it is completed by a sweep, an
   const job = await addPast(it);
   await fetchJob(it, job);
   t.is((await startsUnadmitted(it, job)).verdict, "taken_over");
-  await it.pool.query("select dispatch_policy._forget_taken_over()");
+  await it.pool.query("select dispatch_policy_internal._forget_taken_over()");
   t.is(await originals(it), 1, "while a worker has it locked it stays");
   await failJob(it, job); // as Graphile Worker does with the jobs of a pool that shuts itself down
-  await it.pool.query("select dispatch_policy._forget_taken_over()");
+  await it.pool.query("select dispatch_policy_internal._forget_taken_over()");
   t.is(await originals(it), 0);
   t.is(await it.staged(), 1);
 });
@@ -231,7 +231,7 @@ test("an original whose worker was killed is completed with its unlocking: nobod
   await fetchJob(it, other, "killed");
   t.is((await startsUnadmitted(it, taken)).verdict, "taken_over");
   await poolDies(it, "killed");
-  const { rows } = await it.pool.query("select * from dispatch_policy._sweep_workers('judge')");
+  const { rows } = await it.pool.query("select * from dispatch_policy_internal._sweep_workers('judge')");
   t.like(rows, [{ pools: 1, jobs: 2 }]);
   const { rows: left } = await it.pool.query("select id, locked_by from graphile_worker.jobs");
   t.deepEqual(left, [{ id: other, locked_by: null }]);
@@ -262,7 +262,7 @@ test("a payload that JavaScript rounds is read for its copy: if another job of t
   const lockedBefore = await it.pool.query(locks);
   const start = async (job: string) => {
     const text =
-      "select verdict from dispatch_policy._catch_unadmitted($1, 0, 1, 'pool', null, $2, null, 'enforce', null)";
+      "select verdict from dispatch_policy_internal._catch_unadmitted($1, 0, 1, 'pool', null, $2, null, 'enforce', null)";
     return (await it.pool.query(text, [job, JSON.stringify(it.batch(["a"]))])).rows[0].verdict;
   };
   t.is(await start(jobs[0]!), "admitted");

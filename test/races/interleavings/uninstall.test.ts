@@ -8,7 +8,7 @@ import { workerTable } from "../../helpers/table.ts";
 
 const SHUT = { gates: [throttle(0)] };
 /** A session that waited with a plan has only the number of the table. */
-const GONE = /dispatch_policy.* does not exist|could not open relation with OID/;
+const GONE = /does not exist|could not open relation with OID/;
 
 const uninstall = async (as: Pick<Session, "query">, force = false) =>
   (await as.query("select * from dispatch_policy.uninstall($1)", [force])).rows[0];
@@ -28,14 +28,14 @@ const payloads = async (it: Engine) =>
 async function stage(it: Engine, v: string, as: Pick<Session, "query"> = it.pool): Promise<void> {
   const batch = it.batch(["a"], { jobKey: "k" }) as { jobs: object[] };
   const jobs = batch.jobs.map((job) => ({ ...job, payload: { v } }));
-  await as.query("select id from dispatch_policy._stage($1, 'replace')", [
+  await as.query("select id from dispatch_policy_internal._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs }]),
   ]);
 }
 
 /** Hands back without giving up on locks, so that a test decides when it goes on. */
 async function waitsLong(it: Engine): Promise<void> {
-  await it.pool.query("alter function dispatch_policy._hand_back_what_passes set lock_timeout = 0");
+  await it.pool.query("alter function dispatch_policy_internal._hand_back_what_passes set lock_timeout = 0");
   await it.pool.query("alter function dispatch_policy.uninstall set lock_timeout = 0");
 }
 
@@ -54,7 +54,7 @@ test("a job that a producer has staged, and not committed, keeps the schema, and
 test("a job that is staged between the last look and the lock is handed back under the lock", async (t) => {
   const it = await engine(t, SHUT);
   await it.waitsLong();
-  await it.pool.query("alter function dispatch_policy._lock_out set lock_timeout = 0");
+  await it.pool.query("alter function dispatch_policy_internal._lock_out set lock_timeout = 0");
   const producer = await it.session();
   await producer.query("begin");
   await it.stage("a", { as: producer });
@@ -112,7 +112,7 @@ test("a producer that was planned before the last step gets the same error", asy
 
 const beat = (as: Pick<Session, "query">) =>
   as.query(
-    "select * from dispatch_policy._beat('w', 1, '{p}', 'host', 1, '1 minute', '{p}', '{default}', '1 minute', true)",
+    "select * from dispatch_policy_internal._beat('w', 1, '{p}', 'host', 1, '1 minute', '{p}', '{default}', '1 minute', true)",
   );
 
 test("a worker pool that registers, and has not committed, keeps the schema", async (t) => {

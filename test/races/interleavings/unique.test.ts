@@ -6,7 +6,7 @@ const ONE = { gates: [], uniqueForSeconds: 3600 };
 
 const add = async (it: Engine, as: Queryable = it.pool): Promise<{ id: string; dropped: boolean }> => {
   const { rows } = await as.query(
-    "select id, job is not null as dropped from dispatch_policy._stage($1, 'replace')",
+    "select id, job is not null as dropped from dispatch_policy_internal._stage($1, 'replace')",
     [JSON.stringify([it.batch(["a"], { jobKey: "k" })])],
   );
   return rows[0];
@@ -80,7 +80,7 @@ test("a call that drops an expired job of the key takes the key first, as others
       more,
     ) as { jobs: object[] };
     const jobs = batch.jobs.map((job, n) => ({ ...job, jobKey: keys[n] }));
-    return as.query("select id from dispatch_policy._stage($1, $2)", [
+    return as.query("select id from dispatch_policy_internal._stage($1, $2)", [
       JSON.stringify([{ ...batch, jobs }]),
       mode,
     ]);
@@ -107,7 +107,7 @@ test("a sweep leaves a key alone that a producer has locked", async (t) => {
   await producer.query("begin");
   const { dropped } = await add(it, producer);
   t.false(dropped);
-  await it.pool.query("select dispatch_policy._forget_keys(clock_timestamp() + interval '3 hours')");
+  await it.pool.query("select dispatch_policy_internal._forget_keys(clock_timestamp() + interval '3 hours')");
   await producer.query("commit");
   t.is(await it.table("unique_keys").count({ staged_id: (its) => `${its} is not null` }), 1);
 });
@@ -134,7 +134,7 @@ test("a policy is removed although an application has a key of it locked, and a 
   await producer.query("commit");
   const keys = () => it.table("unique_keys").count();
   t.is(await keys(), 1);
-  await it.pool.query("select dispatch_policy._forget_keys(clock_timestamp() + interval '2 hours')");
+  await it.pool.query("select dispatch_policy_internal._forget_keys(clock_timestamp() + interval '2 hours')");
   t.is(await keys(), 0);
 });
 

@@ -1,6 +1,7 @@
 // Room in a limiter must reach somebody who can use it, in fair order, whoever was told of it first.
 import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
+import { inside } from "../../helpers/inside.ts";
 import { nameOf } from "../../helpers/table.ts";
 
 /** One slot over the whole policy, held by a job of `holder`; `first` waits before `second`. */
@@ -90,7 +91,9 @@ test("the slot of a job that was removed before it ran goes to whoever waits", a
   const [job] = await world.inFlight("holder");
   await world.pool.query("select dispatch_policy.complete_jobs(array[$1::bigint])", [job]);
 
-  const { rows } = await world.pool.query("select job_id from dispatch_policy._sweep_in_flight('0 seconds')");
+  const { rows } = await world.pool.query(
+    "select job_id from dispatch_policy_internal._sweep_in_flight('0 seconds')",
+  );
   await world.release(rows.map(({ job_id }) => job_id));
   t.is(await world.passes(), 1);
 });
@@ -175,7 +178,7 @@ test("a limit overridden to 0 comes back by itself, and with it those who wait f
   t.is((await world.partition("a")).denied_reason, "max_zero");
 
   const later = new Date(Date.now() + 3_601_000);
-  await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [later]);
+  await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [later]);
   t.is((await world.admit({ now: later })).admitted, 2);
 });
 
@@ -187,8 +190,11 @@ test("the loop is told when an override ends", async (t) => {
   await world.pool.query("select dispatch_policy.set_limit('p', 'all', $1, until => $2)", [{ max: 0 }, end]);
   await world.passes(2);
 
-  const { rows } = await world.pool.query("select dispatch_policy._next_eligible_at('p', 'default') as at");
-  t.deepEqual(rows[0].at, end);
+  const [row] = await inside(
+    world.pool,
+    "select dispatch_policy_internal._next_eligible_at('p', 'default') as at",
+  );
+  t.deepEqual(row.at, end);
 });
 
 const shared = (rate: number, per: number, burst: number) => [
@@ -205,7 +211,10 @@ async function watch(
   const went: [number, string][] = [];
   for (let ms = 0; ms <= seconds * 1000; ms += everyMs) {
     const now = new Date(from + ms);
-    await world.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [world.policy, now]);
+    await world.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [
+      world.policy,
+      now,
+    ]);
     if ((await world.admit({ now })).admitted === 0) continue;
     for (const partition of await world.admittedAt(now)) went.push([ms / 1000, partition]);
   }
@@ -254,7 +263,7 @@ test("a tick in SQL, which routes and admits in one transaction, holds no limite
   const ticking = await world.session();
   await ticking.query("begin");
   const later = new Date(Date.now() + 10_000);
-  await ticking.query("select dispatch_policy._route('p', $1, 10000, false, false)", [later]);
+  await ticking.query("select dispatch_policy_internal._route('p', $1, 10000, false, false)", [later]);
   t.is(await world.table("partitions").count({ blocked_on: null }), 1);
   await t.notThrowsAsync(world.table("limiters").lock({}, "no key update nowait"));
   await ticking.query("commit");
@@ -279,7 +288,7 @@ test("who is made to wait for a shared bucket while the router wakes others is t
   const start = Date.now() + 60_000;
   const at = (minutes: number) => new Date(start + minutes * 60_000);
   const route = (as: Queryable, minutes: number) =>
-    as.query("select dispatch_policy._route('p', $1, 10000, false)", [at(minutes)]);
+    as.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [at(minutes)]);
   await world.stage("first");
   await world.route();
   t.is((await world.admit({ now: at(0) })).admitted, 1);
@@ -293,12 +302,12 @@ test("who is made to wait for a shared bucket while the router wakes others is t
   t.is((await world.admit({ as: ticking, now: at(30) })).admitted, 0);
 
   // the router has counted who waits for the bucket, and stops before it writes when it looks again
-  await world.pool.query(`alter function dispatch_policy._next_in_line rename to _line_then;
-    create function dispatch_policy._next_in_line(
-      a ${nameOf("policies")}, b ${nameOf("limiter_now")}, c text[], d timestamptz,
+  await world.pool.query(`alter function dispatch_policy_internal._next_in_line rename to _line_then;
+    create function dispatch_policy_internal._next_in_line(
+      a ${nameOf("policies")}, b ${nameOf("room_before")}, c text[], d timestamptz,
       out room int, out woken uuid[], out by_wait uuid[], out waiting bigint, out wake_at timestamptz
     ) language plpgsql as $$ begin
-      select l.* into room, woken, by_wait, waiting, wake_at from dispatch_policy._line_then(a, b, c, d) l;
+      select l.* into room, woken, by_wait, waiting, wake_at from dispatch_policy_internal._line_then(a, b, c, d) l;
       if b.tokens is not null then perform pg_advisory_xact_lock(42); end if;
     end $$`);
   const gate = await world.session();

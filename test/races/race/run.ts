@@ -19,7 +19,7 @@ const LONGEST_ALONE_MS = 250;
 /** Eleven processes start at once. */
 const STARTED_WITHIN_MS = 40_000;
 
-const UNBLOCK = "select unblocked from dispatch_policy._sweep_partitions(clock_timestamp())";
+const UNBLOCK = "select unblocked from dispatch_policy_internal._sweep_partitions(clock_timestamp())";
 
 export interface Course {
   /** Jobs to stage, or 0: for `seconds`. */

@@ -1,18 +1,18 @@
 -- What these limiters have left after a pass that put `p_admitted` in flight. `p_forced`: tokens stop at zero. The throttle of a
 -- shadow gate gives tokens only to the jobs that it had tokens for (`p_shadows`). The slots of jobs that were in flight there
 -- already (`p_recounted`, see _put_in_flight) are not taken twice.
-create or replace function :DISPATCH_POLICY_SCHEMA._left_after(
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
-  p_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], p_shadows :DISPATCH_POLICY_SCHEMA._private_shadow_left[],
+create or replace function _rooms_after(
+  p_limiters room_before[], p_claimed claimed[],
+  p_admitted partition_admitted[], p_shadows shadow_left[],
   p_now timestamptz, p_forced boolean, p_recounted jsonb
-) returns :DISPATCH_POLICY_SCHEMA._private_limiter_left[] language plpgsql stable as $$   -- planned as _charge
+) returns room_after[] language plpgsql stable as $$   -- planned as _charge
 begin
   return array(
     select row(
         l, coalesce(n.jobs, 0), l.slots - coalesce(n.jobs, 0) + coalesce((p_recounted ->> l.id::text)::int, 0), t.tokens_left,
-        case when l.spent is not null then :DISPATCH_POLICY_SCHEMA._window_spend(
+        case when l.spent is not null then _window_spend(
           l.spent, l.window_seconds, l.remembered, coalesce(l.tokens, l.shadow_tokens) - t.tokens_left, p_now) end
-      ):::DISPATCH_POLICY_SCHEMA._private_limiter_left
+      )::room_after
     from unnest(p_limiters) l
     left join (
       select u.id, sum(n.jobs)::int as jobs, sum(n.cost) as cost

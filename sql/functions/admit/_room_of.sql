@@ -16,25 +16,25 @@
 --   ending        released jobs that Graphile Worker still has; the ahead bound has no room for them
 --
 -- It is a query without plpgsql, so that PostgreSQL puts it into that of its callers.
-create or replace function :DISPATCH_POLICY_SCHEMA._limiter_left(
-  l :DISPATCH_POLICY_SCHEMA._private_limiters, p_set jsonb, p_turned_at timestamptz, p_now timestamptz, p_bounded boolean
-) returns setof :DISPATCH_POLICY_SCHEMA._private_limiter_now language sql stable as $$
+create or replace function _room_of(
+  l limiters, p_set jsonb, p_turned_at timestamptz, p_now timestamptz, p_bounded boolean
+) returns setof room_before language sql stable as $$
   select e.id, e.gate, e.kind, e.breadth, e.position, e.scope_key, (e.numbers).rate,
-    case when (e.numbers).sliding then :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers, p_now) else (e.numbers).per end,
-    case when e.by_tokens then :DISPATCH_POLICY_SCHEMA._throttle_capacity(e.numbers) end,
+    case when (e.numbers).sliding then _window_seconds(e.numbers, p_now) else (e.numbers).per end,
+    case when e.by_tokens then _throttle_capacity(e.numbers) end,
     case when not e.is_shadow then e.tokens_now end,
     case when e.is_window then e.spent end,
     case when e.is_shadow then 2147483647 else e.slots_now end,
     e.cap, e.in_flight,
     -- A reservation counts while its partition waits, or is about to be looked at. If it lasts for longer than the
     -- partition has waited, a clock was ahead.
-    (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    (select q.id from partitions q
       where q.id = e.reserved_for and q.due_at < 'infinity' and q.stopped_until <= p_now
         and e.reserved_until <= p_now + greatest(p_now - q.waiting_since, '1 second') + interval '1 second'),
     e.reserved_until, e.ending, e.measured,
-    (e.numbers).calendar, case when e.is_window then :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers, p_now) end,
+    (e.numbers).calendar, case when e.is_window then _window_seconds(e.numbers, p_now) end,
     case when e.is_window then greatest(
-      :DISPATCH_POLICY_SCHEMA._window_remembered(e.numbers, p_now), :DISPATCH_POLICY_SCHEMA._window_remembered(e.own_numbers, p_now),
+      _window_remembered(e.numbers, p_now), _window_remembered(e.own_numbers, p_now),
       e.longest) end,
     e.admitted, case when e.is_shadow then e.tokens_now end, case when e.is_shadow then e.slots_now end,
     case when e.pools is not null then (e.numbers).max end, e.pools, e.rises_at
@@ -42,35 +42,35 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiter_left(
     select x.*, (x.numbers).shadow is true as is_shadow,
       case when x.by_tokens then case
         when (x.numbers).rate <= 0 and not x.is_window then coalesce((x.brought).tokens, x.tokens)   -- a halted bucket keeps its tokens
-        when x.is_window then :DISPATCH_POLICY_SCHEMA._window_left(x.spent, x.numbers, p_now)
-        else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
+        when x.is_window then _window_left(x.spent, x.numbers, p_now)
+        else _throttle_tokens(
           coalesce((x.brought).tokens, x.tokens), coalesce((x.brought).refilled_at, x.refilled_at), x.numbers, p_now)
         end end as tokens_now,
       case when x.by_tokens then null
         when x.cap is null then 2147483647
-        else :DISPATCH_POLICY_SCHEMA._concurrency_slots(x.cap, x.in_flight + x.ending) end as slots_now
+        else _concurrency_slots(x.cap, x.in_flight + x.ending) end as slots_now
     from (
       select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight, l.admitted, l.by_tokens,
         case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
-        case when l.by_tokens and not :DISPATCH_POLICY_SCHEMA._is_window(l.numbers) and p_turned_at > l.refilled_at
-          then :DISPATCH_POLICY_SCHEMA._throttle_brought_to(l, p_now, :DISPATCH_POLICY_SCHEMA._context_of(l)) end as brought,
+        case when l.by_tokens and not _is_window(l.numbers) and p_turned_at > l.refilled_at
+          then _throttle_brought_to(l, p_now, _context_of(l)) end as brought,
         case when l.longest_until > p_now then l.longest end as longest,
         l.tokens, l.refilled_at, l.spent, l.numbers as own_numbers, n.numbers,
-        :DISPATCH_POLICY_SCHEMA._is_window(n.numbers) as is_window,
+        _is_window(n.numbers) as is_window,
         -- once a second
         case when l.kind = 'ahead' and (abs(extract(epoch from p_now - l.sampled_at)) >= 1) is not false then coalesce(
           (l.released - l.sampled_released) / greatest(extract(epoch from p_now - l.sampled_at)::float8, 1), 0) end as measured,
-        case when l.kind <> 'ahead' or p_bounded then :DISPATCH_POLICY_SCHEMA._gate_cap(l, n.numbers, w.pools, p_now) end as cap,
+        case when l.kind <> 'ahead' or p_bounded then _gate_cap(l, n.numbers, w.pools, p_now) end as cap,
         w.pools,
         case when w.pools is not null
-            and :DISPATCH_POLICY_SCHEMA._local_cap(l, p_now) < :DISPATCH_POLICY_SCHEMA._shares_in_all((n.numbers).max, w.pools)
-          then :DISPATCH_POLICY_SCHEMA._local_rises_at(l, p_now) end as rises_at,
+            and _local_cap(l, p_now) < _shares_in_all((n.numbers).max, w.pools)
+          then _local_rises_at(l, p_now) end as rises_at,
         case when l.kind = 'ahead' and p_bounded
-          then cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending)) else 0 end as ending
+          then cardinality(_still_ending(l.ending)) else 0 end as ending
       from (select case when p_set is null then l.numbers else jsonb_populate_record(l.numbers, p_set) end as numbers) n
       -- counted once: the cap and what the limiter remembers of it must be of the same moment
       cross join lateral (
-        select case when (n.numbers).per_worker then :DISPATCH_POLICY_SCHEMA._live_pools(l.policy_id) end as pools offset 0) w
+        select case when (n.numbers).per_worker then _live_pools(l.policy_id) end as pools offset 0) w
       offset 0
     ) x offset 0   -- each is worked out once, though two columns read it
   ) e;

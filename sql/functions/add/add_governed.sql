@@ -4,14 +4,14 @@
 --
 --   p_debounces     for each job { "waitSeconds", "maxWaitSeconds" }, or null: that of the policy counts; null: of all jobs
 --   p_traceparent   the trace context of the jobs; null: that of the setting dispatch_policy.traceparent, if it is set
-create or replace function :DISPATCH_POLICY_SCHEMA._add_governed(
+create or replace function :DISPATCH_POLICY_SCHEMA.add_governed(
   p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_traceparent text default null,
   p_expires_at timestamptz[] default null, p_debounces json[] default null
-) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+) returns setof staging language plpgsql
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_traceparent text := :DISPATCH_POLICY_SCHEMA._traceparent(
+  v_traceparent text := _traceparent(
     coalesce(p_traceparent, current_setting('dispatch_policy.traceparent', true)));
   v_batches json;
   v_plain json;
@@ -21,15 +21,15 @@ begin
       cardinality(p_partition_keys), cardinality(p_specs) using errcode = 'DPARG';
   end if;
   if p_expires_at is not null then
-    perform :DISPATCH_POLICY_SCHEMA._check_expiry(p_specs, p_expires_at);
+    perform _check_expiry(p_specs, p_expires_at);
   end if;
   if p_debounces is not null then
-    perform :DISPATCH_POLICY_SCHEMA._check_debounces(p_specs, p_debounces, p_mode);
+    perform _check_debounces(p_specs, p_debounces, p_mode);
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._check_key(k.key) from unnest(p_partition_keys) k (key);
-  perform :DISPATCH_POLICY_SCHEMA._check_specs(p_specs);
+  perform _check_key(k.key) from unnest(p_partition_keys) k (key);
+  perform _check_specs(p_specs);
   if exists (select from unnest(p_specs) s where s.flags is not null and exists (
-    select from unnest(s.flags) f where :DISPATCH_POLICY_SCHEMA._is_own_flag(f))) then
+    select from unnest(s.flags) f where _is_own_flag(f))) then
     raise exception 'dispatch_policy: flags that begin with "dispatch_policy:" are reserved' using errcode = 'DPARG';
   end if;
   with spec as (
@@ -42,13 +42,13 @@ begin
     select s.*, p.name as policy, p.definition,
       (p.definition ->> 'resolvesInSql')::boolean as resolves,
       case when p.id is null then null
-        else coalesce(s.partition_key, :DISPATCH_POLICY_SCHEMA._path_key(p.definition, s.payload, s.identifier)) end
+        else coalesce(s.partition_key, _path_key(p.definition, s.payload, s.identifier)) end
         as key,
       coalesce(s.debounce, case when s.job_key is not null and s.run_at is null and p_mode = 'replace'
         then (p.definition -> 'debounce')::json end) as debounced
     from spec s
-    left join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = s.identifier
-    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id
+    left join policy_tasks t on t.task_identifier = s.identifier
+    left join policies p on p.id = t.policy_id
   ),
   job as (
     select p.policy, p.n, json_build_object(
@@ -68,7 +68,7 @@ begin
   partition as (
     select d.policy, jsonb_agg(jsonb_build_object(
       'key', d.key, 'shard', d.definition ->> 'shard', 'context', '{}'::jsonb, 'weight', d.definition -> 'weight',
-      'limits', case when d.place = 0 then :DISPATCH_POLICY_SCHEMA._constant_limits(d.definition) end,
+      'limits', case when d.place = 0 then _constant_limits(d.definition) end,
       'like', case when d.place > 0 then 0 end) order by d.key) as partitions
     from (
       select d.*, row_number() over (partition by d.policy order by d.key) - 1 as place
@@ -84,14 +84,14 @@ begin
         'partitions', coalesce((select k.partitions from partition k where k.policy = j.policy), '[]'),
         'jobs', json_agg(j.job order by j.n)) end as batch
     from job j
-    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.name = j.policy
+    left join policies p on p.name = j.policy
     group by j.policy, p.version
   ) b;
   return query
-  select s.* from :DISPATCH_POLICY_SCHEMA._stage(v_batches, p_mode) s
+  select s.* from _stage(v_batches, p_mode) s
   union all
   select (j.value ->> 'n')::int, null, null, null, null, null, null, null, null, null, null, null, null, null, j.value, null
   from json_array_elements(v_plain) j;
 end
 $$;
-revoke execute on function :DISPATCH_POLICY_SCHEMA._add_governed from public;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.add_governed from public;

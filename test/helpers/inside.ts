@@ -1,0 +1,19 @@
+import pg from "pg";
+import type { Queryable } from "./engine.ts";
+
+/**
+ * Runs a statement where names are found as within the engine's functions. What is called from outside says itself where its
+ * names are; a test may also call what is not.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: rows of any shape
+export async function inside(db: Queryable, text: string, values: unknown[] = []): Promise<any[]> {
+  const client = db instanceof pg.Pool ? await db.connect() : db;
+  try {
+    await client.query("set search_path = pg_catalog, dispatch_policy_internal, pg_temp");
+    const { rows } = await client.query(text, values);
+    await client.query("reset search_path");
+    return rows;
+  } finally {
+    if (db instanceof pg.Pool) (client as pg.PoolClient).release();
+  }
+}
