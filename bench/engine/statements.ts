@@ -1,0 +1,96 @@
+// How many statements the engine runs for one job, which is what a small turn costs. auto_explain tells of each query, also
+// those within functions, and PostgreSQL counts the calls of functions. Simple expressions of PL/pgSQL are neither.
+import { jobsOf, keys, makeWorld } from "./world.ts";
+
+/** A step is counted once its session has planned its statements. */
+const ROUNDS = 8;
+
+const CAP = [{ gate: "cap", kind: "concurrency", scope: "partition", max: 1 }] as const;
+const world = await makeWorld({ gates: [...CAP] });
+const names = keys(50);
+await world.stage(jobsOf(names, 2));
+await world.routeAll();
+await world.admit();
+await world.settle();
+await world.query(
+  `insert into dispatch_policy_internal.leases (policy, shard, holder, expires_at)
+   select $1, 'default', 'bench', clock_timestamp() + interval '20 seconds'`,
+  [world.task],
+);
+await world.query(
+  `insert into dispatch_policy_internal.workers (pool_id, slots, tasks, stale_after, stale_at)
+   values ('bench', 100, $1, '1 day', 'infinity')`,
+  [[world.task]],
+);
+await world.query(`load 'auto_explain'; set auto_explain.log_min_duration = 0; set auto_explain.log_nested_statements = on;
+  set auto_explain.log_level = notice; set track_functions = 'all'`);
+let queries = 0;
+world.client.on("notice", ({ message = "" }) => {
+  if (message.startsWith("duration:")) queries++;
+});
+
+interface Count {
+  readonly queries: number;
+  readonly calls: number;
+}
+
+const counts = new Map<string, Count>();
+
+const calls = async (): Promise<number> =>
+  (
+    await world.query<{ calls: number }>(
+      `select coalesce(sum(calls), 0)::int as calls from pg_stat_xact_user_functions
+       where schemaname in ('dispatch_policy', 'dispatch_policy_internal')`,
+    )
+  )[0]!.calls;
+
+/** Runs a step, and keeps what it took the last time. */
+async function counted<T>(step: string, run: () => Promise<T>): Promise<T> {
+  await world.query("begin");
+  const before = await calls();
+  queries = 0;
+  const result = await run();
+  const asked = queries;
+  counts.set(step, { queries: asked, calls: (await calls()) - before });
+  await world.query("commit");
+  return result;
+}
+
+const add = (key: string, atOnce: boolean) => {
+  const [batch] = JSON.parse(world.batches([{ key }]));
+  return world.query("select from dispatch_policy.enqueue($1, 0, $2, $3, 'replace', $4)", [
+    world.task,
+    JSON.stringify(batch.partitions),
+    JSON.stringify(batch.jobs),
+    atOnce,
+  ]);
+};
+const inFlight = async (key: string): Promise<string> => {
+  const [job] = await world.query<{ job_id: string }>(
+    "select job_id from dispatch_policy.in_flight_jobs where partition = $1 order by job_id limit 1",
+    [key],
+  );
+  if (!job) throw new Error(`no job of ${key} is in flight`);
+  await world.query("select graphile_worker.complete_jobs($1)", [[job.job_id]]);
+  return job.job_id;
+};
+
+for (const key of names.slice(0, ROUNDS)) {
+  const first = await inFlight(key);
+  await counted("release that hands its slot on", () => world.release([first], true));
+  const second = await inFlight(key);
+  await counted("release", () => world.release([second], true));
+  await world.routeAll();
+  await counted("add at once", () => add(key, true));
+  await world.release([await inFlight(key)], true);
+  await world.routeAll();
+  await counted("add", () => add(key, false));
+  await counted("routing step of one arrival", () => world.route());
+  await counted("pass of one job", () => world.admit());
+  await world.release([await inFlight(key)], true);
+  await world.routeAll();
+}
+
+console.log("| step | queries | calls of functions |\n|---|---|---|");
+for (const [step, count] of counts) console.log(`| ${step} | ${count.queries} | ${count.calls} |`);
+await world.close();
