@@ -63,9 +63,10 @@ async function bringUpToDate(
   if (known && known.hash !== hash) await checkWorkerSchema(client, schemas);
   if (known?.migration === latest && !isOutdated(known, hash)) return;
   await inTransaction(client, async () => {
+    // names in views, defaults and checks are resolved now, and must not find anybody else's function or operator
+    await client.query("set local search_path = pg_catalog, pg_temp");
     await bootstrap(client, schemas);
-    // What is made goes into the first schema. Names in views, defaults and checks are resolved now, and must not find anybody
-    // else's function or operator: PostgreSQL looks in pg_catalog first.
+    // what is made goes into the first one, and PostgreSQL looks in pg_catalog before
     await client.query(withSchemas("set local search_path = :DISPATCH_POLICY_INTERNAL, pg_temp", schemas));
     await applyMigrations(client, schemas, migrations);
     const state = await readState(client, schemas);
