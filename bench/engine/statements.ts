@@ -12,16 +12,7 @@ await world.stage(jobsOf(names, 2));
 await world.routeAll();
 await world.admit();
 await world.settle();
-await world.query(
-  `insert into dispatch_policy_internal.leases (policy, shard, holder, expires_at)
-   select $1, 'default', 'bench', clock_timestamp() + interval '20 seconds'`,
-  [world.task],
-);
-await world.query(
-  `insert into dispatch_policy_internal.workers (pool_id, slots, tasks, stale_after, stale_at)
-   values ('bench', 100, $1, '1 day', 'infinity')`,
-  [[world.task]],
-);
+await world.isLed();
 await world.query(`load 'auto_explain'; set auto_explain.log_min_duration = 0; set auto_explain.log_nested_statements = on;
   set auto_explain.log_level = notice; set track_functions = 'all'`);
 let queries = 0;
@@ -56,15 +47,6 @@ async function counted<T>(step: string, run: () => Promise<T>): Promise<T> {
   return result;
 }
 
-const add = (key: string, atOnce: boolean) => {
-  const [batch] = JSON.parse(world.batches([{ key }]));
-  return world.query("select from dispatch_policy.enqueue($1, 0, $2, $3, 'replace', $4)", [
-    world.task,
-    JSON.stringify(batch.partitions),
-    JSON.stringify(batch.jobs),
-    atOnce,
-  ]);
-};
 const inFlight = async (key: string): Promise<string> => {
   const [job] = await world.query<{ job_id: string }>(
     "select job_id from dispatch_policy.in_flight_jobs where partition = $1 order by job_id limit 1",
@@ -81,10 +63,10 @@ for (const key of names.slice(0, ROUNDS)) {
   const second = await inFlight(key);
   await counted("release", () => world.release([second], true));
   await world.routeAll();
-  await counted("add at once", () => add(key, true));
+  await counted("add at once", () => world.add(key, true));
   await world.release([await inFlight(key)], true);
   await world.routeAll();
-  await counted("add", () => add(key, false));
+  await counted("add", () => world.add(key, false));
   await counted("routing step of one arrival", () => world.route());
   await counted("pass of one job", () => world.admit());
   await world.release([await inFlight(key)], true);

@@ -151,6 +151,29 @@ export async function makeWorld({
     stageText,
     route,
     admit,
+    /** A worker has 100 slots and leads, for 20 seconds. */
+    async isLed() {
+      await query(
+        `insert into dispatch_policy_internal.leases (policy, shard, holder, expires_at)
+         select $1, 'default', 'bench', clock_timestamp() + interval '20 seconds'`,
+        [task],
+      );
+      await query(
+        `insert into dispatch_policy_internal.workers (pool_id, slots, tasks, stale_after, stale_at)
+         values ('bench', 100, $1, '1 day', 'infinity')`,
+        [[task]],
+      );
+    },
+    /** One job, in a call that is a transaction of its own: it may go at once. */
+    add(key: string, atOnce: boolean) {
+      const [batch] = JSON.parse(batches([{ key }]));
+      return query<{ id: string }>("select * from dispatch_policy.enqueue($1, 0, $2, $3, 'replace', $4)", [
+        task,
+        JSON.stringify(batch.partitions),
+        JSON.stringify(batch.jobs),
+        atOnce,
+      ]);
+    },
     stage: (jobs: readonly BenchJob[]) => stageText(batches(jobs)),
     async routeAll() {
       while ((await route(100_000)) !== 0);

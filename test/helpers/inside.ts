@@ -11,9 +11,12 @@ export async function inside(db: Queryable, text: string, values: unknown[] = []
   try {
     await client.query("set search_path = pg_catalog, dispatch_policy_internal, pg_temp");
     const { rows } = await client.query(text, values);
-    await client.query("reset search_path");
+    if (client === db) await client.query("reset search_path"); // after a failure the transaction's end takes it back
     return rows;
   } finally {
-    if (db instanceof pg.Pool) (client as pg.PoolClient).release();
+    if (client !== db) {
+      await client.query("reset search_path");
+      (client as pg.PoolClient).release();
+    }
   }
 }
