@@ -575,75 +575,6 @@ comment on column audit.changed is 'How many of them it changed.';
 
 -- Composite types. Arrays of them pass between the steps of a transaction.
 
-comment on type :DISPATCH_POLICY_SCHEMA.added_job is
-  'What add_job and add_jobs return: a staged job, or one that Graphile Worker has.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.id is 'The staged id, or Graphile Worker''s. Null if dropped; with uniqueFor, that of the earlier job.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.staged is 'True: it waits for its gates. False: Graphile Worker has it.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.policy is 'Policy of its task; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.partition is 'Key of its partition; null: not worked out yet.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.shard is 'Shard of its partition.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.dropped is
-  'True: nothing was staged, because the backlog is full, (unsafe_dedupe) a job outside the policy has the key, or (uniqueFor) the key is remembered.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.task_identifier is 'Graphile Worker''s identifier of the task.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.queue_name is 'Graphile Worker''s queue; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.run_at is 'When it is due.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.max_attempts is 'How many attempts it has.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.job_key is 'Its key; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.priority is 'Lower goes first.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.flags is
-  'Graphile Worker''s flags that the caller gave; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.created_at is 'When it was staged, or added to Graphile Worker.';
-
-comment on type :DISPATCH_POLICY_SCHEMA.exported_job is
-  'A staged job as export returns it. Its columns are named as those of Graphile Worker''s job_spec, where that has them.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.id is 'The staged id.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.policy is 'Its policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.partition is 'Key of its partition; null: not worked out yet.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.identifier is 'Its task.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.payload is
-  'As it was given. Null: the job had failed, and Graphile Worker has it no longer.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.queue_name is 'Graphile Worker''s queue; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.run_at is 'When it is due; of a failed job: when it is tried again.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.max_attempts is
-  'How many attempts it has left; null: 25, Graphile Worker''s default.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.job_key is 'Its key; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.priority is 'Lower goes first.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.flags is 'Flags that the caller gave; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.created_at is 'When it was added, or parked.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.attempts is 'How often it has failed.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.last_error is 'Of a failed job: its last error.';
-comment on column :DISPATCH_POLICY_SCHEMA.exported_job.expires_at is
-  'When it is dropped, if it was not admitted by then; null: never.';
-
-comment on type :DISPATCH_POLICY_SCHEMA.db_job is
-  'A job as Graphile Worker''s administration functions return it. A staged one has no queue or task number.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.id is 'The staged id, or Graphile Worker''s.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.job_queue_id is
-  'Graphile Worker''s number of its queue; null: none, or it is staged.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.task_id is
-  'Graphile Worker''s number of its task; null: it is staged.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.payload is 'As it was given.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.priority is 'Lower goes first.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.run_at is 'When it is due.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.attempts is
-  'How many attempts have started. 0 for a staged job that never ran.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.max_attempts is 'After so many attempts it fails for good.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.last_error is
-  'Why its last attempt failed, or why it was set aside; null: neither.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.created_at is 'When it was staged, or added to Graphile Worker.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.updated_at is
-  'When Graphile Worker''s row was changed last. Of a staged job: when it was staged.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.key is 'Its job key; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.revision is
-  'Graphile Worker''s count of the jobs of its key that got the row. 0 for a staged one.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.locked_at is 'When a worker fetched it; null: none runs it.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.locked_by is
-  'Graphile Worker''s id of the worker that runs it; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.flags is
-  'Graphile Worker''s flags, as an object with the value true for each; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.db_job.is_available is
-  'True: no worker runs it, and it has attempts left. Always true of a staged job.';
-
 comment on type gate_numbers is
   'The numbers of a gate as its policy''s definition gives them: all that distinguishes two gates of one kind. This is their one list; routing, overrides and comparisons take the numbers as a whole.';
 comment on column gate_numbers.rate is 'Throttle: tokens that come in per seconds.';
@@ -1237,3 +1168,75 @@ comment on column staging.partition is
   'Key of its partition; null: not worked out yet.';
 comment on column staging.admitted is 'Whether it went in this call, see _admit_at_once.';
 comment on column staging.shard is 'Shard of its partition.';
+
+-- The types that people see.
+
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on type added_job is
+  'What add_job and add_jobs return: a staged job, or one that Graphile Worker has.';
+comment on column added_job.id is 'The staged id, or Graphile Worker''s. Null if dropped; with uniqueFor, that of the earlier job.';
+comment on column added_job.staged is 'True: it waits for its gates. False: Graphile Worker has it.';
+comment on column added_job.policy is 'Policy of its task; null: none.';
+comment on column added_job.partition is 'Key of its partition; null: not worked out yet.';
+comment on column added_job.shard is 'Shard of its partition.';
+comment on column added_job.dropped is
+  'True: nothing was staged, because the backlog is full, (unsafe_dedupe) a job outside the policy has the key, or (uniqueFor) the key is remembered.';
+comment on column added_job.task_identifier is 'Graphile Worker''s identifier of the task.';
+comment on column added_job.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on column added_job.run_at is 'When it is due.';
+comment on column added_job.max_attempts is 'How many attempts it has.';
+comment on column added_job.job_key is 'Its key; null: none.';
+comment on column added_job.priority is 'Lower goes first.';
+comment on column added_job.flags is
+  'Graphile Worker''s flags that the caller gave; null: none.';
+comment on column added_job.created_at is 'When it was staged, or added to Graphile Worker.';
+
+comment on type exported_job is
+  'A staged job as export returns it. Its columns are named as those of Graphile Worker''s job_spec, where that has them.';
+comment on column exported_job.id is 'The staged id.';
+comment on column exported_job.policy is 'Its policy.';
+comment on column exported_job.partition is 'Key of its partition; null: not worked out yet.';
+comment on column exported_job.identifier is 'Its task.';
+comment on column exported_job.payload is
+  'As it was given. Null: the job had failed, and Graphile Worker has it no longer.';
+comment on column exported_job.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on column exported_job.run_at is 'When it is due; of a failed job: when it is tried again.';
+comment on column exported_job.max_attempts is
+  'How many attempts it has left; null: 25, Graphile Worker''s default.';
+comment on column exported_job.job_key is 'Its key; null: none.';
+comment on column exported_job.priority is 'Lower goes first.';
+comment on column exported_job.flags is 'Flags that the caller gave; null: none.';
+comment on column exported_job.created_at is 'When it was added, or parked.';
+comment on column exported_job.attempts is 'How often it has failed.';
+comment on column exported_job.last_error is 'Of a failed job: its last error.';
+comment on column exported_job.expires_at is
+  'When it is dropped, if it was not admitted by then; null: never.';
+
+comment on type db_job is
+  'A job as Graphile Worker''s administration functions return it. A staged one has no queue or task number.';
+comment on column db_job.id is 'The staged id, or Graphile Worker''s.';
+comment on column db_job.job_queue_id is
+  'Graphile Worker''s number of its queue; null: none, or it is staged.';
+comment on column db_job.task_id is
+  'Graphile Worker''s number of its task; null: it is staged.';
+comment on column db_job.payload is 'As it was given.';
+comment on column db_job.priority is 'Lower goes first.';
+comment on column db_job.run_at is 'When it is due.';
+comment on column db_job.attempts is
+  'How many attempts have started. 0 for a staged job that never ran.';
+comment on column db_job.max_attempts is 'After so many attempts it fails for good.';
+comment on column db_job.last_error is
+  'Why its last attempt failed, or why it was set aside; null: neither.';
+comment on column db_job.created_at is 'When it was staged, or added to Graphile Worker.';
+comment on column db_job.updated_at is
+  'When Graphile Worker''s row was changed last. Of a staged job: when it was staged.';
+comment on column db_job.key is 'Its job key; null: none.';
+comment on column db_job.revision is
+  'Graphile Worker''s count of the jobs of its key that got the row. 0 for a staged one.';
+comment on column db_job.locked_at is 'When a worker fetched it; null: none runs it.';
+comment on column db_job.locked_by is
+  'Graphile Worker''s id of the worker that runs it; null: none.';
+comment on column db_job.flags is
+  'Graphile Worker''s flags, as an object with the value true for each; null: none.';
+comment on column db_job.is_available is
+  'True: no worker runs it, and it has attempts left. Always true of a staged job.';

@@ -19,18 +19,19 @@ left join lateral (
   where w.stale_at > clock_timestamp() and w.slots > 0
   order by (x.definition ->> 'version')::int desc, w.started_at desc limit 1) n on true;
 
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.hash is 'Hash of the definition, by which workers name it.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.version is 'Option version.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.definition is 'The whole declaration.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.in_force is 'Whether jobs go by it.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.in_force_at is 'When it came into force; null: it is not.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.declared_at is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column definitions.policy is 'Name of the policy.';
+comment on column definitions.hash is 'Hash of the definition, by which workers name it.';
+comment on column definitions.version is 'Option version.';
+comment on column definitions.definition is 'The whole declaration.';
+comment on column definitions.in_force is 'Whether jobs go by it.';
+comment on column definitions.in_force_at is 'When it came into force; null: it is not.';
+comment on column definitions.declared_at is
   'When the process named here declared it. Of the one in force: the process that put it in force. Of another one: the last.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.host is 'Name of that process''s machine; null: not known.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.pid is 'Id of that process on the machine.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.live_workers is 'How many live worker pools have this definition.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.differs is
+comment on column definitions.host is 'Name of that process''s machine; null: not known.';
+comment on column definitions.pid is 'Id of that process on the machine.';
+comment on column definitions.live_workers is 'How many live worker pools have this definition.';
+comment on column definitions.differs is
   'In what it differs from the one in force: a list of { option, now, here }. now is the value in force, and here this definition''s; null: it has none.';
-comment on column :DISPATCH_POLICY_SCHEMA.definitions.newest_live is
+comment on column definitions.newest_live is
   'Whether it is the newest that a live worker pool has which takes jobs. Then it is in force, or the next sweep puts it in force.';

@@ -20,16 +20,17 @@ left join lateral (   -- no router knows its partition yet
   where q.id is null and x.partition_id = s.partition_id limit 1
 ) a on true;
 
-comment on column :DISPATCH_POLICY_SCHEMA.group_jobs.group_id is 'The group.';
-comment on column :DISPATCH_POLICY_SCHEMA.group_jobs.id is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column group_jobs.group_id is 'The group.';
+comment on column group_jobs.id is
   'The id that the job has in staging; of one that Graphile Worker has past its policy, that one''s.';
-comment on column :DISPATCH_POLICY_SCHEMA.group_jobs.job_id is
+comment on column group_jobs.job_id is
   'Graphile Worker''s id; null: it is not there, or nobody knows.';
-comment on column :DISPATCH_POLICY_SCHEMA.group_jobs.state is
+comment on column group_jobs.state is
   'As in the view jobs. Null: it has ended where nobody saw it, and the next sweep counts it.';
-comment on column :DISPATCH_POLICY_SCHEMA.group_jobs.task_identifier is 'Its task.';
-comment on column :DISPATCH_POLICY_SCHEMA.group_jobs.policy is 'Name of its policy; null: its key is not worked out yet, or it has no slot.';
-comment on column :DISPATCH_POLICY_SCHEMA.group_jobs.partition is 'Key of its partition; null as policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.group_jobs.run_at is 'When it is due.';
-comment on column :DISPATCH_POLICY_SCHEMA.group_jobs.attempts is 'How many times it was started.';
-comment on column :DISPATCH_POLICY_SCHEMA.group_jobs.last_error is 'Of its last attempt, or why it was set aside.';
+comment on column group_jobs.task_identifier is 'Its task.';
+comment on column group_jobs.policy is 'Name of its policy; null: its key is not worked out yet, or it has no slot.';
+comment on column group_jobs.partition is 'Key of its partition; null as policy.';
+comment on column group_jobs.run_at is 'When it is due.';
+comment on column group_jobs.attempts is 'How many times it was started.';
+comment on column group_jobs.last_error is 'Of its last attempt, or why it was set aside.';

@@ -10,19 +10,20 @@ left join lateral (   -- one look at the index for each group
   select min(x.staged_id) as staged_id from group_jobs x where x.group_id = g.id
 ) m on true;
 
-comment on column :DISPATCH_POLICY_SCHEMA.groups.id is 'Its number, which the callback''s payload has as _group.id.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.callback is 'Task of the callback.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.created_at is 'When its jobs were added.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.total is 'How many jobs the call had.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.jobs_left is 'How many have not ended for good.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.succeeded is 'How many have succeeded.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.failed is 'How many have failed for good.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.removed is 'How many an operator removed before they ran.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.dropped is 'How many were dropped, or were not added at all.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.replaced is 'How many lost their place to a newer job of their key.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.gone is 'How many ended where nobody saw how.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.error is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column groups.id is 'Its number, which the callback''s payload has as _group.id.';
+comment on column groups.callback is 'Task of the callback.';
+comment on column groups.created_at is 'When its jobs were added.';
+comment on column groups.total is 'How many jobs the call had.';
+comment on column groups.jobs_left is 'How many have not ended for good.';
+comment on column groups.succeeded is 'How many have succeeded.';
+comment on column groups.failed is 'How many have failed for good.';
+comment on column groups.removed is 'How many an operator removed before they ran.';
+comment on column groups.dropped is 'How many were dropped, or were not added at all.';
+comment on column groups.replaced is 'How many lost their place to a newer job of their key.';
+comment on column groups.gone is 'How many ended where nobody saw how.';
+comment on column groups.error is
   'Why the callback could not be added; the next sweep tries again. Null: it was not tried.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.policy is 'Policy of the callback''s task; null: it has none.';
-comment on column :DISPATCH_POLICY_SCHEMA.groups.oldest_job_id is
+comment on column groups.policy is 'Policy of the callback''s task; null: it has none.';
+comment on column groups.oldest_job_id is
   'The job that was added first of those that are left, by its id in group_jobs; null: none is left.';

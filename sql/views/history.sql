@@ -9,30 +9,31 @@ select h.staged_id as id, h.job_id, p.name as policy, h.partition, h.task_identi
 from history h
 join policies p on p.id = h.policy_id;
 
-comment on column :DISPATCH_POLICY_SCHEMA.history.id is 'The id it had in staging; of a job that was never there Graphile Worker''s.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.job_id is 'Graphile Worker''s id; null: it was never admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.partition is 'Key of the partition; null: never worked out.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.task_identifier is 'Its task.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.job_key is 'Its job key.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.added_at is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column history.id is 'The id it had in staging; of a job that was never there Graphile Worker''s.';
+comment on column history.job_id is 'Graphile Worker''s id; null: it was never admitted.';
+comment on column history.policy is 'Name of the policy.';
+comment on column history.partition is 'Key of the partition; null: never worked out.';
+comment on column history.task_identifier is 'Its task.';
+comment on column history.job_key is 'Its job key.';
+comment on column history.added_at is
   'When it was added; null: it came past its policy, or before the option.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.due_at is 'From when it might go; null as added_at.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.admitted_at is 'When it was admitted first; null: never.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.last_admitted_at is
+comment on column history.due_at is 'From when it might go; null as added_at.';
+comment on column history.admitted_at is 'When it was admitted first; null: never.';
+comment on column history.last_admitted_at is
   'When it was admitted last: after a failure it passes its gates again.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.started_at is
+comment on column history.started_at is
   'When its last attempt started; null: it did not, or nobody saw it.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.ended_at is 'When it ended for good; null: it has not.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.outcome is
+comment on column history.ended_at is 'When it ended for good; null: it has not.';
+comment on column history.outcome is
   'succeeded, failed (for good), removed, dropped, replaced or gone, as docs/operating.md explains; null: it has not ended.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.attempts is 'How many times it was started; null: it has not ended, or nobody knows.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.error is 'First line of its last error, if it failed for good.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.waited is
+comment on column history.attempts is 'How many times it was started; null: it has not ended, or nobody knows.';
+comment on column history.error is 'First line of its last error, if it failed for good.';
+comment on column history.waited is
   'Seconds that it waited in staging before its admissions, by reason. in_line: nothing held its partition back. docs/operating.md says how they are counted.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.waited_by_gate is
+comment on column history.waited_by_gate is
   'Seconds that it waited in staging for each gate, by its name. Waits for no gate, such as a pause, are left out.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.failed_attempts is
+comment on column history.failed_attempts is
   'Its attempts that failed, at most the last ten: a list of { attempt, started_at, ended_at, error }. error is the first line.';
-comment on column :DISPATCH_POLICY_SCHEMA.history.trace_id is
+comment on column history.trace_id is
   'The trace in which it was added, as W3C''s trace context has it; null: none is known.';

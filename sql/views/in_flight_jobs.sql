@@ -7,18 +7,19 @@ join policies p on p.id = f.policy_id
 join partitions q on q.id = f.partition_id
 left join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id;
 
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.job_id is 'Graphile Worker''s id.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.staged_id is 'The id it had in staging.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.partition is 'Key of the partition.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.admitted_at is 'When it was admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.started_at is 'When a worker fetched it; null: not yet.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.worker_id is 'The worker that runs it.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.cost is 'Tokens it took from each throttle.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.task_identifier is 'Its task.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.attempts is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column in_flight_jobs.job_id is 'Graphile Worker''s id.';
+comment on column in_flight_jobs.staged_id is 'The id it had in staging.';
+comment on column in_flight_jobs.policy is 'Name of the policy.';
+comment on column in_flight_jobs.partition is 'Key of the partition.';
+comment on column in_flight_jobs.admitted_at is 'When it was admitted.';
+comment on column in_flight_jobs.started_at is 'When a worker fetched it; null: not yet.';
+comment on column in_flight_jobs.worker_id is 'The worker that runs it.';
+comment on column in_flight_jobs.cost is 'Tokens it took from each throttle.';
+comment on column in_flight_jobs.task_identifier is 'Its task.';
+comment on column in_flight_jobs.attempts is
   'How many times it was started; null: Graphile Worker has it no more, and a sweep gives its slots back.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.cancelled_at is
+comment on column in_flight_jobs.cancelled_at is
   'When an operator cancelled it; null: nobody has. If it runs, it was told to end.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.cancelled_by is 'Who cancelled it.';
-comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.cancel_reason is 'Why; null: nobody said.';
+comment on column in_flight_jobs.cancelled_by is 'Who cancelled it.';
+comment on column in_flight_jobs.cancel_reason is 'Why; null: nobody said.';

@@ -35,23 +35,24 @@ left join lateral (
   where x.policy_id = t.id
 ) m on true;
 
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.id is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column jobs.id is
   'Graphile Worker''s id; of a staged job its staged id.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.state is
+comment on column jobs.state is
   'staged: it waits for its gates. parked: it failed, and waits for its retry. ready, running, failed: as in Graphile Worker.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.task_identifier is 'Its task.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.policy is
+comment on column jobs.task_identifier is 'Its task.';
+comment on column jobs.policy is
   'Name of the policy; null: its task has none, or its key is not worked out yet.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.partition is 'Key of the partition; null as policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.queue_name is 'Graphile Worker''s queue.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.priority is 'Lower goes first.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.run_at is 'When it is due.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.attempts is 'How many times it was started.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.max_attempts is 'How many times it may be started.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.last_error is 'Of its last attempt, or why it was set aside.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.created_at is 'When it was added.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.key is 'Its job key.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.locked_at is 'When a worker fetched it.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.locked_by is 'The worker that runs it.';
-comment on column :DISPATCH_POLICY_SCHEMA.jobs.staged_id is
+comment on column jobs.partition is 'Key of the partition; null as policy.';
+comment on column jobs.queue_name is 'Graphile Worker''s queue.';
+comment on column jobs.priority is 'Lower goes first.';
+comment on column jobs.run_at is 'When it is due.';
+comment on column jobs.attempts is 'How many times it was started.';
+comment on column jobs.max_attempts is 'How many times it may be started.';
+comment on column jobs.last_error is 'Of its last attempt, or why it was set aside.';
+comment on column jobs.created_at is 'When it was added.';
+comment on column jobs.key is 'Its job key.';
+comment on column jobs.locked_at is 'When a worker fetched it.';
+comment on column jobs.locked_by is 'The worker that runs it.';
+comment on column jobs.staged_id is
   'The id it has or had in staging; null: it never was there.';

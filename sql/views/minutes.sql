@@ -14,28 +14,29 @@ from minutes m
 join policies p on p.id = m.policy_id
 where m.minute > '-infinity';   -- that one is the totals
 
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.minute is 'When the minute began. A minute without a row: nothing happened.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.passes is 'Passes that claimed a partition.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.pass_seconds is 'How long these took together.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.staged is 'Jobs that were added, and retries.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.admitted is 'Jobs that were admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.denied is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column minutes.policy is 'Name of the policy.';
+comment on column minutes.minute is 'When the minute began. A minute without a row: nothing happened.';
+comment on column minutes.passes is 'Passes that claimed a partition.';
+comment on column minutes.pass_seconds is 'How long these took together.';
+comment on column minutes.staged is 'Jobs that were added, and retries.';
+comment on column minutes.admitted is 'Jobs that were admitted.';
+comment on column minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.set_aside is 'Jobs that were set aside with an error.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.dropped is 'Jobs that were dropped, by maxPending, whenBusy or uniqueFor, or because they expired.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.succeeded is 'Runs that succeeded and gave their slots back.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.failed is 'Runs that failed and gave their slots back, those that are tried again among them.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.wait_p50_seconds is
+comment on column minutes.set_aside is 'Jobs that were set aside with an error.';
+comment on column minutes.dropped is 'Jobs that were dropped, by maxPending, whenBusy or uniqueFor, or because they expired.';
+comment on column minutes.succeeded is 'Runs that succeeded and gave their slots back.';
+comment on column minutes.failed is 'Runs that failed and gave their slots back, those that are tried again among them.';
+comment on column minutes.wait_p50_seconds is
   'How long half of the admitted jobs had waited at most, from when they were due to their admission. Within a tenth, from counts by bucket.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.wait_p95_seconds is 'The same of 95 of 100.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.lag_p50_seconds is
+comment on column minutes.wait_p95_seconds is 'The same of 95 of 100.';
+comment on column minutes.lag_p50_seconds is
   'Queue lag, from a job''s admission (or run_at, if later) to its start, of half of the runs that ended at most.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.lag_p95_seconds is 'The same of 95 of 100.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.run_p50_seconds is 'How long half of the runs that ended took at most.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.run_p95_seconds is 'The same of 95 of 100.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.expired is 'Of the dropped jobs, those that expired before they were admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.shadow_denied is
+comment on column minutes.lag_p95_seconds is 'The same of 95 of 100.';
+comment on column minutes.run_p50_seconds is 'How long half of the runs that ended took at most.';
+comment on column minutes.run_p95_seconds is 'The same of 95 of 100.';
+comment on column minutes.expired is 'Of the dropped jobs, those that expired before they were admitted.';
+comment on column minutes.shadow_denied is
   'Jobs that went although a shadow gate had no room, by gate: a real gate would have denied them.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.delayed is
+comment on column minutes.delayed is
   'How many times a job was delayed, by whenBusy.';

@@ -15,18 +15,19 @@ from overrides o
 join policies p on p.id = o.policy_id
 where o.until_at > statement_timestamp() and not o.taken_back;
 
-comment on column :DISPATCH_POLICY_SCHEMA.overrides.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides.gate is 'Name of the gate.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides.key is 'The scope key; null: every key of the gate, or those of a context.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides.set is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column overrides.policy is 'Name of the policy.';
+comment on column overrides.gate is 'Name of the gate.';
+comment on column overrides.key is 'The scope key; null: every key of the gate, or those of a context.';
+comment on column overrides.set is
   'The numbers, by option: rate, per (seconds), burst, max and so on.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides."from" is 'Start; null: when it was set.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides.until is 'End; null: until it is cleared.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides.by is 'Who set it.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides.reason is 'Why they did.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides.seen is
+comment on column overrides."from" is 'Start; null: when it was set.';
+comment on column overrides.until is 'End; null: until it is cleared.';
+comment on column overrides.by is 'Who set it.';
+comment on column overrides.reason is 'Why they did.';
+comment on column overrides.seen is
   'False: no job has had the key yet, or it is misspelt. The limit waits for the first. Null: it goes by context.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides."where" is
+comment on column overrides."where" is
   'The values in the context of the partitions that it applies to; null: it does not go by context.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides.hold is
+comment on column overrides.hold is
   'Whether it is a hold of the key. At its end the other limits of the key count again.';

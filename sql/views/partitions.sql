@@ -22,43 +22,44 @@ left join (
   select x.partition_id, sum(x.jobs)::int as jobs from arrivals x group by x.partition_id
 ) a on a.partition_id = q.id;
 
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.partition is 'Key of the partition.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.shard is 'Its shard, which has a tick loop of its own.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.context is 'What the policy''s context gave for the last job.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.weight is 'Its share in relation to other partitions.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.staged is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column partitions.policy is 'Name of the policy.';
+comment on column partitions.partition is 'Key of the partition.';
+comment on column partitions.shard is 'Its shard, which has a tick loop of its own.';
+comment on column partitions.context is 'What the policy''s context gave for the last job.';
+comment on column partitions.weight is 'Its share in relation to other partitions.';
+comment on column partitions.staged is
   'Jobs that wait in staging, those that are not due yet among them.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.in_flight is 'Jobs that were admitted and not released yet.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.eligible_at is
+comment on column partitions.in_flight is 'Jobs that were admitted and not released yet.';
+comment on column partitions.eligible_at is
   'From when a pass may claim it; infinity: not until something changes.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.blocked_on is
+comment on column partitions.blocked_on is
   'Name of the gate that reason is about: of several without room the first, from narrow to broad. Null: it is about none.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.denied_reason is
+comment on column partitions.denied_reason is
   'Why the last pass left it due jobs. A pause or hold may have come since: see reason.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.denied_until is
+comment on column partitions.denied_until is
   'When the gate that denied it has room again; -infinity: nothing denies it; infinity: it depends on other jobs.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.paused is 'Whether it is paused itself.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.paused_until is
+comment on column partitions.paused is 'Whether it is paused itself.';
+comment on column partitions.paused_until is
   'End of its own pause, which may be over; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.held_until is 'End of its hold, which may be over; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.breaker_until is
+comment on column partitions.held_until is 'End of its hold, which may be over; null: none.';
+comment on column partitions.breaker_until is
   'End of its breaker''s cooldown, which may be over; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.breaker_reason is 'What opened its breaker last.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.probing is
+comment on column partitions.breaker_reason is 'What opened its breaker last.';
+comment on column partitions.probing is
   'True after a hold: one job goes at a time, until one has succeeded.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.stopped_by is
+comment on column partitions.stopped_by is
   'Who paused or held it. Of two holds it is who set the one that ends later.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.stop_reason is 'Why they did.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.decayed_admits is
+comment on column partitions.stop_reason is 'Why they did.';
+comment on column partitions.decayed_admits is
   'What counts against its share as of decayed_at: jobs, or if fairness is by work seconds that they ran.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.decayed_at is 'The time that decayed_admits is of.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.mean_work is
+comment on column partitions.decayed_at is 'The time that decayed_admits is of.';
+comment on column partitions.mean_work is
   'Seconds that its jobs ran lately, on average; null unless fairness is by work.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.admitted_total is 'Jobs admitted since it was made.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.dropped_total is
+comment on column partitions.admitted_total is 'Jobs admitted since it was made.';
+comment on column partitions.dropped_total is
   'Jobs dropped since it was made, by maxPending, whenBusy or uniqueFor, or because they expired.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.created_at is 'When it was made.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.id is 'A hash of policy and key.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.reason is
+comment on column partitions.created_at is 'When it was made.';
+comment on column partitions.id is 'A hash of policy and key.';
+comment on column partitions.reason is
   'Why it waits, pauses and holds included; null: nothing holds it back. docs/reasons.md explains the reasons.';

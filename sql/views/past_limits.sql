@@ -36,20 +36,21 @@ cross join lateral (
 ) e
 where a.verb in ('set_limit', 'hold') and a.gate is not null and e.at <= statement_timestamp();
 
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.id is 'Of the call that set it, in the view audit.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.gate is 'Name of the gate.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.key is 'The scope key; null: every key of the gate, or those of a context.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits."where" is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column past_limits.id is 'Of the call that set it, in the view audit.';
+comment on column past_limits.policy is 'Name of the policy.';
+comment on column past_limits.gate is 'Name of the gate.';
+comment on column past_limits.key is 'The scope key; null: every key of the gate, or those of a context.';
+comment on column past_limits."where" is
   'The values in the context of the partitions that it applied to; null: it did not go by context.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.set is 'The numbers, by option, as in overrides; null: it was a hold of the key.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.hold is 'Whether it was a hold of the key.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits."from" is 'When it began, or was to begin.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.ended_at is 'When it ended. If it never began: when it was taken back.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.ended_by_verb is
+comment on column past_limits.set is 'The numbers, by option, as in overrides; null: it was a hold of the key.';
+comment on column past_limits.hold is 'Whether it was a hold of the key.';
+comment on column past_limits."from" is 'When it began, or was to begin.';
+comment on column past_limits.ended_at is 'When it ended. If it never began: when it was taken back.';
+comment on column past_limits.ended_by_verb is
   'Which verb ended it: clear_limit, set_limit (another one took its place), hold (a longer one did) or remove_policy. Null: its end came.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.ended_by is 'Who called that verb.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.end_reason is 'Why they did.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.never_began is 'Whether it was taken back before it began.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.by is 'Who set it.';
-comment on column :DISPATCH_POLICY_SCHEMA.past_limits.reason is 'Why they did.';
+comment on column past_limits.ended_by is 'Who called that verb.';
+comment on column past_limits.end_reason is 'Why they did.';
+comment on column past_limits.never_began is 'Whether it was taken back before it began.';
+comment on column past_limits.by is 'Who set it.';
+comment on column past_limits.reason is 'Why they did.';

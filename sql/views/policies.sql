@@ -42,31 +42,32 @@ left join lateral (
   select max(x.version) as newest_version, bool_or(x.newest_live) as lives, bool_or(x.newest_live and x.in_force) as has
   from :DISPATCH_POLICY_SCHEMA.definitions x where x.policy = p.name) d on true;
 
-comment on column :DISPATCH_POLICY_SCHEMA.policies.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.version is 'Version of its declaration.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.definition is 'The whole declaration.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.enabled is 'False: no gate applies.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.paused is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column policies.policy is 'Name of the policy.';
+comment on column policies.version is 'Version of its declaration.';
+comment on column policies.definition is 'The whole declaration.';
+comment on column policies.enabled is 'False: no gate applies.';
+comment on column policies.paused is
   'Whether the policy is paused; single partitions may be paused beside.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_until is 'End of its pause, which may be over; null: none.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_by is 'Who paused it last.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.pause_reason is 'Why they did.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.partitions is 'Partitions that are known.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.in_flight is 'Jobs that were admitted and not released yet.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.staged is 'Jobs that wait in staging.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.orphaned is 'True: no live worker pool has its tasks, or none has the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.ended_elsewhere is
+comment on column policies.paused_until is 'End of its pause, which may be over; null: none.';
+comment on column policies.paused_by is 'Who paused it last.';
+comment on column policies.pause_reason is 'Why they did.';
+comment on column policies.partitions is 'Partitions that are known.';
+comment on column policies.in_flight is 'Jobs that were admitted and not released yet.';
+comment on column policies.staged is 'Jobs that wait in staging.';
+comment on column policies.orphaned is 'True: no live worker pool has its tasks, or none has the policy.';
+comment on column policies.ended_elsewhere is
   'Jobs that ended in workers without this package. Their slots were given back late.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.ended_elsewhere_at is 'When the last of them was found; null: none was.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.live_definitions is
+comment on column policies.ended_elsewhere_at is 'When the last of them was found; null: none was.';
+comment on column policies.live_definitions is
   'Different definitions of this version that live worker pools have. With more than one, that of the worker which started last is in force.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.resolving is
+comment on column policies.resolving is
   'Limits are being worked out again, because the definition has changed.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_with_all is
+comment on column policies.paused_with_all is
   'Whether it is paused because all policies are.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.tasks_taken_by is
+comment on column policies.tasks_taken_by is
   'Policies that govern tasks of its definition now, as while it is renamed. They were declared later.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.newest_version is
+comment on column policies.newest_version is
   'The highest version that a process has declared: of the definition in force, those that workers have, and those of the last day.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.in_force_because is
+comment on column policies.in_force_because is
   'Why its definition is in force. newest: no process has declared a higher version. workers: it is the newest that a live worker pool has. no_worker: no live worker pool has the policy, so it stays. no_sweep: live worker pools have another one, which the next sweep puts in force.';

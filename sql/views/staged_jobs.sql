@@ -22,29 +22,30 @@ left join lateral (
 ) t on true
 where s.due or not s.due;   -- true of all: the jobs of a partition are in two indexes, and PostgreSQL reads both only if told so
 
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.id is 'From 10^15 on, or the id that an adopted job had in Graphile Worker: never the id of another job there.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.policy is 'Name of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.partition is 'Key of the partition; null: not worked out yet.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.task_identifier is 'Its task.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.job_id is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column staged_jobs.id is 'From 10^15 on, or the id that an adopted job had in Graphile Worker: never the id of another job there.';
+comment on column staged_jobs.policy is 'Name of the policy.';
+comment on column staged_jobs.partition is 'Key of the partition; null: not worked out yet.';
+comment on column staged_jobs.task_identifier is 'Its task.';
+comment on column staged_jobs.job_id is
   'Of a failed job that waits for its retry: its id in Graphile Worker.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.queue_name is 'Graphile Worker''s queue.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.run_at is 'When it is due.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.priority is 'Lower goes first.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.max_attempts is 'Null: 25, Graphile Worker''s default.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.job_key is 'A new job of the same key replaces it.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.flags is 'Graphile Worker''s flags.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.cost is 'Tokens it takes from each throttle.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.payload is 'As it was given.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.created_at is 'When it was added.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.error is 'Why it was set aside last.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.failures is 'How many times it was set aside.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.retry_at is 'When a job that was set aside is tried again.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.reason is
+comment on column staged_jobs.queue_name is 'Graphile Worker''s queue.';
+comment on column staged_jobs.run_at is 'When it is due.';
+comment on column staged_jobs.priority is 'Lower goes first.';
+comment on column staged_jobs.max_attempts is 'Null: 25, Graphile Worker''s default.';
+comment on column staged_jobs.job_key is 'A new job of the same key replaces it.';
+comment on column staged_jobs.flags is 'Graphile Worker''s flags.';
+comment on column staged_jobs.cost is 'Tokens it takes from each throttle.';
+comment on column staged_jobs.payload is 'As it was given.';
+comment on column staged_jobs.created_at is 'When it was added.';
+comment on column staged_jobs.error is 'Why it was set aside last.';
+comment on column staged_jobs.failures is 'How many times it was set aside.';
+comment on column staged_jobs.retry_at is 'When a job that was set aside is tried again.';
+comment on column staged_jobs.reason is
   'Why it waits; null: nothing holds it back. docs/reasons.md explains the reasons.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.expires_at is
+comment on column staged_jobs.expires_at is
   'When it is dropped if it is not admitted by then; null: never.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.debounced_until is
+comment on column staged_jobs.debounced_until is
   'The latest time to which further adds of its key with debounce put it off; null: it has none.';
-comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.partition_id is
+comment on column staged_jobs.partition_id is
   'Id of the partition in the view partitions, before it is there too; null: its key is not worked out yet. The jobs of a partition are found fast by it.';

@@ -29,11 +29,12 @@ select a.policy, a.key, case when a.pause ->> 'until' is not null then 'pause' e
 from arrivals a
 where a.pause is not null and coalesce(a.pause ->> 'until', a.pause ->> 'held')::timestamptz > statement_timestamp();
 
-comment on column :DISPATCH_POLICY_SCHEMA.stops.policy is 'Name of the policy; null: all policies, also those to come.';
-comment on column :DISPATCH_POLICY_SCHEMA.stops.partition is 'Key of the partition; null: the whole policy.';
-comment on column :DISPATCH_POLICY_SCHEMA.stops.kind is 'pause, hold or breaker.';
-comment on column :DISPATCH_POLICY_SCHEMA.stops.until is 'End; null: until resume.';
-comment on column :DISPATCH_POLICY_SCHEMA.stops.by is 'Who stopped it.';
-comment on column :DISPATCH_POLICY_SCHEMA.stops.reason is 'Why they did.';
-comment on column :DISPATCH_POLICY_SCHEMA.stops.seen is
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column stops.policy is 'Name of the policy; null: all policies, also those to come.';
+comment on column stops.partition is 'Key of the partition; null: the whole policy.';
+comment on column stops.kind is 'pause, hold or breaker.';
+comment on column stops.until is 'End; null: until resume.';
+comment on column stops.by is 'Who stopped it.';
+comment on column stops.reason is 'Why they did.';
+comment on column stops.seen is
   'False: no job of the partition has come yet. The stop waits for the first.';

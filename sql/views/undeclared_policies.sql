@@ -28,5 +28,6 @@ cross join lateral (
 ) w
 where w.staged > 0;
 
-comment on column :DISPATCH_POLICY_SCHEMA.undeclared_policies.policy is 'Name of the policy, as its jobs have it.';
-comment on column :DISPATCH_POLICY_SCHEMA.undeclared_policies.staged is 'Jobs that wait in staging.';
+set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
+comment on column undeclared_policies.policy is 'Name of the policy, as its jobs have it.';
+comment on column undeclared_policies.staged is 'Jobs that wait in staging.';

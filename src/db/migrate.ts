@@ -66,8 +66,6 @@ async function bringUpToDate(
     // names in views, defaults and checks are resolved now, and must not find anybody else's function or operator
     await client.query("set local search_path = pg_catalog, pg_temp");
     await bootstrap(client, schemas);
-    // what is made goes into the first one, and PostgreSQL looks in pg_catalog before
-    await client.query(withSchemas("set local search_path = :DISPATCH_POLICY_INTERNAL, pg_temp", schemas));
     await applyMigrations(client, schemas, migrations);
     const state = await readState(client, schemas);
     if (!state || !isOutdated(state, hash)) return;
@@ -185,6 +183,13 @@ async function bootstrap(client: ClientBase, schemas: Schemas): Promise<void> {
   });
 }
 
+/** What a file makes goes into the path's first schema. PostgreSQL looks in pg_catalog before. Files may set another path. */
+async function apply(client: ClientBase, schemas: Schemas, { text }: SqlFile): Promise<void> {
+  await client.query(
+    withSchemas(`set local search_path = :DISPATCH_POLICY_INTERNAL, pg_temp;\n${text}`, schemas),
+  );
+}
+
 async function applyMigrations(
   client: ClientBase,
   schemas: Schemas,
@@ -197,7 +202,7 @@ async function applyMigrations(
     throw new SchemaVersionError({ schema: schemas.own, found: there, expected: latest });
   }
   for (const migration of migrations.filter((file) => migrationNumber(file) > there)) {
-    await client.query(withSchemas(migration.text, schemas));
+    await apply(client, schemas, migration);
     await client.query(`insert into ${table} (id, name) values ($1, $2)`, [
       migrationNumber(migration),
       migration.name,
@@ -214,7 +219,7 @@ async function applyRoutines(
 ): Promise<void> {
   await client.query("set local check_function_bodies = off");
   for (const file of routines) {
-    await client.query(withSchemas(file.text, schemas));
+    await apply(client, schemas, file);
   }
   const table = migrationsOf(schemas);
   await client.query(
@@ -264,7 +269,7 @@ async function applyComments(
 ): Promise<void> {
   await client.query(`savepoint comments; set local lock_timeout = '${COMMENTS_WAIT}'`);
   try {
-    for (const file of comments) await client.query(withSchemas(file.text, schemas));
+    for (const file of comments) await apply(client, schemas, file);
   } catch (error) {
     if (!isLockTimeout(error)) throw error;
     await client.query("rollback to savepoint comments");
