@@ -250,7 +250,7 @@ export class SchemaVersionError extends DispatchPolicyError {
 
 /**
  * A policy or the schema could not be removed. Code `not_removed`. The message says why, for example because worker pools
- * live, or because another session keeps jobs locked. Jobs that were moved or handed back until then stay where they are.
+ * live, or because another session keeps jobs locked. Jobs that were moved or unstaged until then stay where they are.
  *
  * After an uninstall that did not come to its end, every policy is switched off unless worker pools live. Clear the cause, and
  * call it again.

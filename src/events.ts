@@ -63,15 +63,15 @@ export type PolicyEventMap = {
     before: string;
     after: string;
   };
-  /** Graphile Worker or the policy's functions refused jobs. They are set aside with their errors. */
-  "dispatchPolicy:setAside": { policy: string; count: number };
-  /** A copy of a job that was added past its policy is staged or set aside. The original completes without running. */
-  "dispatchPolicy:takeOver": { policy: string; jobId: string; stagedId: string; setAside: boolean };
+  /** Graphile Worker or the policy's functions refused jobs. They are quarantined with their errors. */
+  "dispatchPolicy:quarantine": { policy: string; count: number };
+  /** A copy of a job that was added past its policy is staged or quarantined. The original completes without running. */
+  "dispatchPolicy:copy": { policy: string; jobId: string; stagedId: string; quarantined: boolean };
   /**
    * A worker pool runs its share of a scope key at a gate with `perWorker`, so it did not run another job. That is staged
    * again, and the original completes without running. `key`: null, if the gate counts over the whole policy.
    */
-  "dispatchPolicy:sendBack": { policy: string; jobId: string; gate: string; key: string | null; max: number };
+  "dispatchPolicy:requeue": { policy: string; jobId: string; gate: string; key: string | null; max: number };
   /** Jobs that waited in Graphile Worker were moved into staging, because this process had caught many of them. */
   "dispatchPolicy:adopt": { policy: string; task: string; count: number };
   /** A flush released finished jobs. */
@@ -90,7 +90,7 @@ export type PolicyEventMap = {
   };
   /** This process began (or ceased) to lead a shard. */
   "dispatchPolicy:leader": { policy: string; shard: string; leads: boolean };
-  /** Jobs ended in workers without this package, and their slots were given back. */
+  /** Jobs ended in workers without this package, and their slots were freed. */
   "dispatchPolicy:endedElsewhere": { policy: string; count: number };
   /** A sweep ended. Every count is zero in a healthy run. `failed` names the steps that failed. */
   "dispatchPolicy:sweep": { repaired: Record<string, number>; failed: readonly string[] };
@@ -152,7 +152,7 @@ export type PolicyEventMap = {
   "dispatchPolicy:cancel": Act & Aim & { running: number };
   /** Jobs that had failed for good were brought back, by one step of the verb `retry`. */
   "dispatchPolicy:retry": Act & Aim;
-  /** The slots of a job in flight were given back by an operator. */
+  /** The slots of a job in flight were freed by an operator. */
   "dispatchPolicy:releaseSlots": Act & { jobId: string };
 };
 

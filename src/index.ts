@@ -41,7 +41,6 @@ export type {
 } from "./operate/explain.ts";
 export type { ExportedJob, ExportOptions } from "./operate/export.ts";
 export type { GroupJob, GroupsQuery, OpenGroup } from "./operate/groups.ts";
-export type { HandBackOptions, HandedBack } from "./operate/hand-back.ts";
 export type { HistoryQuery, JobHistory } from "./operate/history.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
 export type { PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";
@@ -76,6 +75,7 @@ export type {
 } from "./operate/targets.ts";
 export type { TickOptions } from "./operate/tick.ts";
 export type { Uninstalled, UninstallOptions } from "./operate/uninstall.ts";
+export type { Unstaged, UnstageOptions } from "./operate/unstage.ts";
 export { exponential, fixed, list, polynomial } from "./policy/backoff.ts";
 export { hashKey } from "./policy/hash-key.ts";
 export {

@@ -7,7 +7,7 @@ import { makeCrowd, ROUNDS } from "./crowd.ts";
 import { say } from "./timing.ts";
 
 const world = await makeCrowd();
-// 20,000 partitions are on hold, half of them by the breaker, and 5,000 jobs are set aside
+// 20,000 partitions are on hold, half of them by the breaker, and 5,000 jobs are quarantined
 await world.query(
   "update dispatch_policy_internal.policies set breaker_failures = 1, breaker_within = 1, breaker_cooldown = 1",
 );

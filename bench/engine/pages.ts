@@ -54,7 +54,7 @@ const PAST = [
      lateral (select now() - n * interval '170 milliseconds' - interval '40 seconds' as at) t,
      lateral (select n % 37 * interval '1 second' as length) w`,
   `insert into dispatch_policy_internal.minutes
-     (policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, set_aside, dropped, expired, delayed,
+     (policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, quarantined, dropped, expired, delayed,
       succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
    select p.id, date_trunc('minute', now()) - n * interval '1 minute', 60, 0.6, now(), 900, 890, '{"concurrency_full": 500}', 0, 0, 0, 0,
      880, 9, b.counts, 100, b.counts, 1, b.counts, 10

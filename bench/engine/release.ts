@@ -1,4 +1,4 @@
-// Release of 1,000 finished jobs: of 50 partitions, of 1,000, and with partitions that wait for what they give back.
+// Release of 1,000 finished jobs: of 50 partitions, of 1,000, and with partitions that wait for what they free.
 import { medians, say, type Timing } from "./timing.ts";
 import { jobsOf, keys, makeWorld, threeGates } from "./world.ts";
 

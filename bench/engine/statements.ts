@@ -59,7 +59,7 @@ const inFlight = async (key: string): Promise<string> => {
 
 for (const key of names.slice(0, ROUNDS)) {
   const first = await inFlight(key);
-  await counted("release that hands its slot on", () => world.release([first], true));
+  await counted("release that passes its slot on", () => world.release([first], true));
   const second = await inFlight(key);
   await counted("release", () => world.release([second], true));
   await world.routeAll();

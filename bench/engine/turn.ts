@@ -1,4 +1,4 @@
-// One turn under a full scope: jobs finish, give their slots back, are routed and the next are admitted. What a freed
+// One turn under a full scope: jobs finish, free their slots, are routed and the next are admitted. What a freed
 // slot costs before its next job starts, and what a pass costs that finds nothing to do.
 import { say, timer } from "./timing.ts";
 import { jobsOf, keys, makeWorld } from "./world.ts";

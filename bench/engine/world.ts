@@ -122,7 +122,7 @@ export async function makeWorld({
   const stageText = (text: string) =>
     query("select count(*) as count from dispatch_policy_internal._stage($1, 'replace')", [text]);
   const { route, admit } = ticksOn(client, task);
-  const release = async (jobIds: readonly string[], handsOn = false) => {
+  const release = async (jobIds: readonly string[], passesOn = false) => {
     const ended = {
       ok: true,
       lagMs: 5,
@@ -136,7 +136,7 @@ export async function makeWorld({
     const jobs = asSent(jobIds.map((job) => ({ job, ...ended })));
     return query("select left_ids, may_end from dispatch_policy_internal._release($1, null, $2)", [
       JSON.stringify(jobs),
-      handsOn,
+      passesOn,
     ]);
   };
 

@@ -184,9 +184,9 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
       return id;
     },
   },
-  "set aside": {
-    policy: policy("drill_set_aside"),
-    ...{ reason: "set_aside", gate: null, ends: true },
+  quarantine: {
+    policy: policy("drill_quarantined"),
+    ...{ reason: "quarantined", gate: null, ends: true },
     async plant(place, task) {
       await place.query(REFUSE);
       const id = await addAndTick(place, task, ["refused"]);

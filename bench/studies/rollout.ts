@@ -1,5 +1,5 @@
 // npm run bench -- --rollout: how many jobs end while a deployment goes through. Half of the workers do not have this package
-// yet: they run admitted jobs and give no slots back. Beside that, the same with all workers governed. In both, how many jobs
+// yet: they run admitted jobs and free no slots. Beside that, the same with all workers governed. In both, how many jobs
 // of a tenant ran at once in workers with the package.
 import { setTimeout as delay } from "node:timers/promises";
 import { startChild } from "../harness/children.ts";

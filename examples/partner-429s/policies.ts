@@ -9,6 +9,6 @@ export const sendOrder = definePolicy("send_order", {
     throttle({ rate: 20, per: "1 second", smooth: true }),
     concurrency({ max: 1 }),
   ],
-  giveBackAttempt: true, // "come back later" uses up no attempt
+  refundAttempt: true, // "come back later" uses up no attempt
   runTimeout: "10 seconds", // a partner that does not answer fails the attempt
 });

@@ -13,6 +13,7 @@ const IN_BROWSERS: Readonly<Record<string, string>> = {
   "src/db/sql-files.ts": "site/browser/sql-files.ts",
   "src/own-files.ts": "site/browser/own-files.ts",
 };
+const STAND_INS = new Set(Object.values(IN_BROWSERS));
 const AS_WRITTEN = {
   target: ts.ScriptTarget.ES2024,
   module: ts.ModuleKind.ESNext,
@@ -44,6 +45,7 @@ export function writeModules(root: string, entries: readonly string[], out: stri
       const served = SERVED[specifier];
       if (served !== undefined) return `${before}"${asImport(name, `../${served}`)}"`;
       const target = targetOf(name, specifier);
+      refuseMissing(root, name, before, target);
       names.add(target);
       return `${before}"${asImport(name, target)}"`;
     });
@@ -62,6 +64,16 @@ function targetOf(name: string, specifier: string): string {
     `${name} imports "${specifier}", which browsers lack. Import something narrower, or let site/build/modules.ts ` +
       "put something of site/browser/ in its place",
   );
+}
+
+/** What stands in for a module has less of it than the module. In a browser the whole page would fail, and say so to nobody. */
+function refuseMissing(root: string, name: string, before: string, target: string): void {
+  if (!STAND_INS.has(target)) return;
+  const asked = /\{([^}]*)\}/.exec(before)?.[1]?.split(",") ?? [];
+  const text = readFileSync(path.join(root, target), "utf8");
+  for (const one of asked.map((part) => part.trim().split(" ")[0]).filter(Boolean))
+    if (!new RegExp(`^export [^=({]*\\b${one}\\b|^export \\{[^}]*\\b${one}\\b`, "m").test(text))
+      throw new Error(`${name} imports ${one}, and ${target}, which stands in for browsers, lacks it`);
 }
 
 function asImport(from: string, to: string): string {

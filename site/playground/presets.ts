@@ -32,7 +32,7 @@ export const PRESETS: readonly Preset[] = [
       ...{ arrival: "scheduled", over: 20, rate: 1, burst: 2, jobs: 90 },
     },
   ),
-  preset("retries", "Retries", "A run that failed gives its slot back, and waits for its retry in staging.", {
+  preset("retries", "Retries", "A run that failed frees its slot, and waits for its retry in staging.", {
     ...{ failing: 40, max: 2, run: 1.5, jobs: 60 },
   }),
   preset("bulk", "Bulk", "One tenant adds hundreds of jobs at once. The others do not notice.", {

@@ -62,7 +62,7 @@ comment on column policies.ahead_limiter_id is
 comment on column policies.retries is
   'restage: a failed job is parked and passes the gates again. bypass: Graphile Worker retries it by itself.';
 comment on column policies.slot_timeout is
-  'Seconds after which a sweep gives back the slots of a job that still runs. Null: never.';
+  'Seconds after which a sweep frees the slots of a job that still runs. Null: never.';
 comment on column policies.breaker_failures is
   'So many failures of one partition within breaker_within put it on hold. Null: no breaker.';
 comment on column policies.breaker_within is
@@ -84,7 +84,7 @@ comment on column policies.when_busy is
 comment on column policies.busy_delay is
   'By how many seconds a job is delayed that the gates deny, beside others up to twice that. Null: when_busy is not delay.';
 comment on column policies.job_order is
-  'Option order. strict: a job that has failed, or was set aside, goes before all others of its partition, and they wait for it. deadline: the job with the earliest deadline goes first. Null: the usual order alone, by priority, run_at and id.';
+  'Option order. strict: a job that has failed, or was quarantined, goes before all others of its partition, and they wait for it. deadline: the job with the earliest deadline goes first. Null: the usual order alone, by priority, run_at and id.';
 comment on column policies.load_kept_for is
   'For how many seconds its load is kept; null: it is not recorded.';
 comment on column policies.history_kept_for is
@@ -105,8 +105,8 @@ comment on column policies.paused_by is 'Who paused it last.';
 comment on column policies.pause_reason is 'Why they did.';
 comment on column policies.paused_with_all is
   'Whether that was a pause of all policies.';
-comment on column policies.handed_back_at is
-  'When jobs of it were last handed back. Whoever stages a job of a key compares it before and after.';
+comment on column policies.unstaged_at is
+  'When jobs of it were last unstaged. Whoever stages a job of a key compares it before and after.';
 comment on column policies.crontab_ticked_at is
   'When the crontab''s tick last ticked it; -infinity: never.';
 
@@ -138,7 +138,7 @@ comment on column turns.step is
 comment on column turns.place is
   'Of the step pending: 0 is the bound on the policy, the others are partitions by hash. Else 0.';
 comment on column turns.busy is
-  'Of the step admit: ids of limiters that passes found locked, and since when. Passes put off the partitions that use them.';
+  'Of the step admit: ids of limiters that passes found locked, and since when. Passes postpone the partitions that use them.';
 
 comment on table policy_tasks is
   'One row for each task that a policy governs. _put_in_force writes it.';
@@ -184,7 +184,7 @@ comment on column limiters.ending is
 comment on column limiters.admitted is
   'Jobs that were admitted through it. Every tenth place goes to the partition that has waited for longest.';
 comment on column limiters.released is
-  'Jobs that gave a slot of this limiter back since it was made.';
+  'Jobs that freed a slot of this limiter since it was made.';
 comment on column limiters.sampled_released is
   'Of the ahead bound: released, as it was at sampled_at.';
 comment on column limiters.sampled_at is
@@ -198,13 +198,13 @@ comment on column limiters.long_waits_until is
 comment on column limiters.elsewhere_until is
   'Of the ahead bound: until then a pass counts the jobs that wait for a named queue or for flags, see _waiting_elsewhere.';
 comment on column limiters.local_cap is
-  'Of a gate with perWorker: how many jobs were in flight after a worker pool had sent one back. Null: none has. See _local_cap.';
+  'Of a gate with perWorker: how many jobs were in flight after a worker pool had requeued one. Null: none has. See _local_cap.';
 comment on column limiters.local_until is
   'Until when no more than local_cap may be in flight. Then the cap rises.';
 comment on column limiters.local_delay is
   'After how many seconds it rises each time.';
 comment on column limiters.local_released is
-  'What released was when a worker pool had sent a job back last.';
+  'What released was when a worker pool had requeued a job last.';
 comment on column limiters.fewest_pools is
   'Of a gate with perWorker: the fewest worker pools that a denial went by, or the router''s last look. If more live now, it looks again. Null: nobody was denied yet.';
 comment on column limiters.wake_at is
@@ -242,7 +242,7 @@ comment on column partitions.version is
 comment on column partitions.due_at is
   'When its next job is due; infinity: it has no work. While due jobs stay it is a time that has come, or 50 ms ahead if the next job is locked. _mark_partitions alone raises it; routing and sweeps lower it. Too high, a partition with work sleeps.';
 comment on column partitions.denied_until is
-  'Until when its limiters or its probe deny it; -infinity: they do not. Only _mark_partitions, _put_off and _wait_in_order raise it. A function that has locked the partition may lower it. Too high, it sleeps although it could go.';
+  'Until when its limiters or its probe deny it; -infinity: they do not. Only _mark_partitions, _postpone and _wait_in_order raise it. A function that has locked the partition may lower it. Too high, it sleeps although it could go.';
 comment on column partitions.held_until is
   'End of a hold; -infinity: none. Set by operators and RetryAfter. Of two holds the later end counts. Then one job goes as a probe.';
 comment on column partitions.breaker_until is
@@ -327,7 +327,7 @@ comment on column staged_jobs.max_attempts is 'Null: 25, Graphile Worker''s defa
 comment on column staged_jobs.job_key is
   'A new job of the same key replaces this one while it is staged.';
 comment on column staged_jobs.preserve_run_at is
-  'Job key mode preserve_run_at: at the hand-over a job of the key in Graphile Worker keeps its run_at.';
+  'Job key mode preserve_run_at: at the admission a job of the key in Graphile Worker keeps its run_at.';
 comment on column staged_jobs.priority is 'Lower goes first.';
 comment on column staged_jobs.flags is
   'Graphile Worker''s flags, without the one that the admission adds.';
@@ -339,9 +339,9 @@ comment on column staged_jobs.parked_job_id is
 comment on column staged_jobs.parked_revision is
   'Of a parked job: revision of its row there. The next job of its key may get the row, with a later revision.';
 comment on column staged_jobs.retry_at is
-  'Of a job that is set aside: when it is tried again.';
-comment on column staged_jobs.failures is 'How many times it was set aside.';
-comment on column staged_jobs.error is 'Why it was set aside last.';
+  'Of a job that is quarantined: when it is tried again.';
+comment on column staged_jobs.failures is 'How many times it was quarantined.';
+comment on column staged_jobs.error is 'Why it was quarantined last.';
 comment on column staged_jobs.created_at is 'When it was staged.';
 comment on column staged_jobs.known_job_id is
   'The job that Graphile Worker had under its key when it was staged. Any other one there was added later, and the newest job of a key counts.';
@@ -356,7 +356,7 @@ comment on column staged_jobs.traceparent is
 comment on column staged_jobs.expires_at is
   'When it expires: from then on it is never admitted, and the next look drops it. Null: never. A job that has started once does not expire.';
 comment on column staged_jobs.debounced_until is
-  'The first debounced add of its key since an admission, and the longest wait: no add with debounce puts the job off beyond that. Null: no add was debounced.';
+  'The first debounced add of its key since an admission, and the longest wait: no add with debounce postpones the job beyond that. Null: no add was debounced.';
 comment on column staged_jobs.sort_at is
   'Jobs that have one go before the others of their partition, by this time and id. If the policy goes by deadlines, it is the job''s deadline. -infinity: it has begun under strict order, and the others wait for it, also while it is not due. Null: the usual order. Policies without the option order do not read it.';
 
@@ -399,7 +399,7 @@ comment on column keyless_jobs.retry_at is
 comment on column keyless_jobs.failures is 'How many times it failed.';
 
 comment on table in_flight_jobs is
-  'One row for each admitted job that has not been released: who occupies which slots. A slot belongs to an admission and an attempt, because Graphile Worker reuses its row for the next job of a key. A release names both, and gives back nothing for another one.';
+  'One row for each admitted job that has not been released: who occupies which slots. A slot belongs to an admission and an attempt, because Graphile Worker reuses its row for the next job of a key. A release names both, and frees nothing for another one.';
 comment on column in_flight_jobs.job_id is 'Graphile Worker''s id.';
 comment on column in_flight_jobs.staged_id is 'The id it had in staging.';
 comment on column in_flight_jobs.admission is
@@ -418,7 +418,7 @@ comment on column in_flight_jobs.work is
 comment on column in_flight_jobs.sort_at is
   'Its deadline, for its retry. Null: it has none, or its policy does not go by deadlines.';
 comment on column in_flight_jobs.place is
-  'Where it stood in staging, so that it stands there again if a worker pool sends it back. Null: its policy has no gate with perWorker, or it was let in at its start.';
+  'Where it stood in staging, so that it stands there again if a worker pool requeues it. Null: its policy has no gate with perWorker, or it was admitted at its start.';
 comment on column in_flight_jobs.admitted_at is 'When it was admitted.';
 comment on column in_flight_jobs.attempt is
   'The attempt that owns the slots, since its start was recorded or a sweep unlocked the job. Null: the admitted one, whose start nobody recorded.';
@@ -427,7 +427,7 @@ comment on column in_flight_jobs.pool_id is
 comment on column in_flight_jobs.started_at is
   'When that attempt started. Null: about when it was fetched.';
 comment on column in_flight_jobs.missing_since is
-  'Since when a sweep finds that nobody will give the slots back; -infinity: a verb said so. After a while a sweep does.';
+  'Since when a sweep finds that nobody will free the slots; -infinity: a verb said so. After a while a sweep does.';
 comment on column in_flight_jobs.cancelled_at is
   'When an operator cancelled the job; null: nobody has. If the run fails, the job has failed for good, and it does not start again. The next job in the row is another one.';
 comment on column in_flight_jobs.cancelled_by is 'Who cancelled it.';
@@ -442,18 +442,18 @@ comment on column resolutions.after is
   'Id of the last partition that is done; null: none is.';
 
 comment on table ended_elsewhere is
-  'How many jobs of a policy ended in workers without this package, so that looks had to give their slots back.';
+  'How many jobs of a policy ended in workers without this package, so that looks had to free their slots.';
 comment on column ended_elsewhere.policy_id is 'The policy.';
 comment on column ended_elsewhere.jobs is 'Since the policy was declared first.';
 comment on column ended_elsewhere.last_at is 'When the last of them was found.';
 
-comment on table taken_over_jobs is
+comment on table copied_jobs is
   'Jobs of Graphile Worker that were added past their policy and of which a copy is staged. If a process is killed before the original completes, the row prevents a second copy.';
-comment on column taken_over_jobs.job_id is 'The original''s id.';
-comment on column taken_over_jobs.revision is
+comment on column copied_jobs.job_id is 'The original''s id.';
+comment on column copied_jobs.revision is
   'The original''s revision. The next job of its key in the same row is another one.';
-comment on column taken_over_jobs.staged_id is 'The copy in staging.';
-comment on column taken_over_jobs.taken_over_at is 'When it was copied.';
+comment on column copied_jobs.staged_id is 'The copy in staging.';
+comment on column copied_jobs.copied_at is 'When it was copied.';
 
 comment on table replaced_jobs is
   'Parked jobs that lost their place to a newer job of their key. That job gets their row; if it leaves staging without an admission, _sweep_replaced fails them for good.';
@@ -624,7 +624,7 @@ comment on column activity.admitted is 'Jobs that were admitted.';
 comment on column activity.denied is 'How many partitions kept due jobs, by reason.';
 comment on column activity.shadow_denied is
   'Jobs that went although a shadow gate had no room, by gate.';
-comment on column activity.set_aside is 'Jobs that were set aside.';
+comment on column activity.quarantined is 'Jobs that were quarantined.';
 comment on column activity.dropped is 'Jobs that were dropped.';
 comment on column activity.expired is 'Of these, jobs that expired.';
 comment on column activity.delayed is 'How many times a job was delayed (whenBusy).';
@@ -670,7 +670,7 @@ comment on column minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
 comment on column minutes.shadow_denied is
   'Jobs that went although a shadow gate had no room, by gate.';
-comment on column minutes.set_aside is 'Jobs that were set aside.';
+comment on column minutes.quarantined is 'Jobs that were quarantined.';
 comment on column minutes.dropped is 'Jobs that were dropped.';
 comment on column minutes.expired is 'Of these, jobs that expired.';
 comment on column minutes.delayed is 'How many times a job was delayed (whenBusy).';
@@ -779,7 +779,7 @@ comment on column place.run_at_given is
 comment on column place.added_at is
   'When it was staged.';
 comment on column place.expires_at is
-  'From when on it must not be handed over.';
+  'From when on it must not be admitted.';
 comment on type past is
   'A staged job that is about to leave staging, for its history.';
 comment on column past.staged_id is
@@ -841,7 +841,7 @@ comment on table repairs is
 comment on column repairs.kind is 'What was repaired, as utils.sweep() names it.';
 comment on column repairs.repaired is 'How many.';
 comment on type candidate is
-  'A due job of a claimed partition, and whether the pass chose it. Candidates are read without a lock, so _hand_over compares ct and staged_id under one.';
+  'A due job of a claimed partition, and whether the pass chose it. Candidates are read without a lock, so _add_admitted compares ct and staged_id under one.';
 comment on column candidate.vt is 'Its virtual time.';
 comment on column candidate.overtakes is
   'Whether it starts before the jobs ahead: it is the first of a partition of which none was admitted for a second.';
@@ -858,7 +858,7 @@ comment on column candidate.chosen is 'Whether the pass chose it.';
 comment on column candidate.is_plain is
   'Whether it has neither a job key nor a row in Graphile Worker.';
 comment on type admission is
-  'What became of a chosen job, see _hand_over.';
+  'What became of a chosen job, see _add_admitted.';
 comment on column admission.job_id is
   'Graphile Worker''s id. Of a job that was not admitted: of the row in which it was parked. Null: it was not parked.';
 comment on column admission.staged_id is 'The id it had in staging.';
@@ -981,8 +981,8 @@ comment on column retry.revision is 'The revision that its row had; null: whiche
 comment on column retry."giveUp" is 'True: it fails for good.';
 comment on column retry.native is 'True: Graphile Worker retries it, at the policy''s time.';
 comment on column retry."after" is 'Seconds until it is due.';
-comment on column retry."giveBack" is 'True: the run was no attempt.';
-comment on column retry."jobKey" is 'Given with giveBack.';
+comment on column retry.refund is 'True: the run was no attempt.';
+comment on column retry."jobKey" is 'Given with refund.';
 comment on column retry.move is 'The partition it moves to; null: it stays.';
 comment on column retry.task is 'Graphile Worker''s identifier of the task.';
 comment on column retry.priority is
@@ -1073,7 +1073,7 @@ comment on column room_before.share is
 comment on column room_before.pools is
   'Of a gate with perWorker: how many worker pools its cap goes by. Else null.';
 comment on column room_before.rises_at is
-  'When its cap rises that holds because a worker pool has sent a job back. Null: none does.';
+  'When its cap rises that holds because a worker pool has requeued a job. Null: none does.';
 comment on type shadow_left is
   'What a pass met at the limiter of a shadow gate, see _shadow_left.';
 comment on column shadow_left.limiter_id is 'Number of the limiter.';
@@ -1095,7 +1095,7 @@ comment on type leftover is
   'What a pass leaves of a claimed partition, see _leftovers.';
 comment on column leftover.probe_job_id is 'The probe that is out.';
 comment on column leftover.head_id is 'The next of its due jobs; null: it has none.';
-comment on column leftover.head_chosen is 'Whether the pass chose this job and could not hand it over.';
+comment on column leftover.head_chosen is 'Whether the pass chose this job and could not admit it.';
 comment on column leftover.gone is 'Its jobs that left staging in this pass.';
 comment on column leftover.next_run_at is 'If it has no due job: when the first of its others is due.';
 comment on column leftover.partition_id is 'The partition.';
@@ -1226,7 +1226,7 @@ comment on column db_job.attempts is
   'How many attempts have started. 0 for a staged job that never ran.';
 comment on column db_job.max_attempts is 'After so many attempts it fails for good.';
 comment on column db_job.last_error is
-  'Why its last attempt failed, or why it was set aside; null: neither.';
+  'Why its last attempt failed, or why it was quarantined; null: neither.';
 comment on column db_job.created_at is 'When it was staged, or added to Graphile Worker.';
 comment on column db_job.updated_at is
   'When Graphile Worker''s row was changed last. Of a staged job: when it was staged.';

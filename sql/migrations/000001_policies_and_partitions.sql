@@ -52,7 +52,7 @@ create table policies (
   per_worker boolean not null
     generated always as (coalesce((definition ->> 'perWorker')::boolean, false)) stored,
   keyed_scopes boolean not null generated always as (definition @? '$.gates[*] ? (@.scope == "key")') stored,
-  handed_back_at timestamptz not null default '-infinity',
+  unstaged_at timestamptz not null default '-infinity',
   crontab_ticked_at timestamptz not null default '-infinity',
   check (ahead is null or ahead_seconds is null),
   check ((when_busy = 'delay') = (busy_delay is not null)),
@@ -315,7 +315,7 @@ create index staged_jobs_by_expiry on staged_jobs (partition_id, expires_at)
   where expires_at is not null;
 create index staged_jobs_expired on staged_jobs (expires_at)
   where expires_at is not null;
-create index staged_jobs_set_aside on staged_jobs (retry_at)
+create index staged_jobs_quarantined on staged_jobs (retry_at)
   where retry_at is not null;
 create unique index staged_jobs_by_key on staged_jobs (job_key)
   where job_key is not null;
@@ -400,11 +400,11 @@ create table ended_elsewhere (
   last_at timestamptz not null
 );
 
-create table taken_over_jobs (
+create table copied_jobs (
   job_id bigint primary key,
   revision int not null,
   staged_id bigint,
-  taken_over_at timestamptz not null default clock_timestamp()
+  copied_at timestamptz not null default clock_timestamp()
 );
 
 create table replaced_jobs (
@@ -564,7 +564,7 @@ create table activity (
   admitted int not null default 0,
   denied jsonb not null default '{}',
   shadow_denied jsonb not null default '{}',
-  set_aside int not null default 0,
+  quarantined int not null default 0,
   dropped int not null default 0,
   expired int not null default 0,
   delayed int not null default 0,
@@ -590,7 +590,7 @@ create table minutes (
   admitted bigint not null,
   denied jsonb not null,
   shadow_denied jsonb not null default '{}',
-  set_aside bigint not null,
+  quarantined bigint not null,
   dropped bigint not null,
   expired bigint not null,
   delayed bigint not null,
@@ -812,7 +812,7 @@ create type retry as (
   task text,
   priority smallint,
   "maxAttempts" smallint,
-  "giveBack" boolean,
+  refund boolean,
   "jobKey" text,
   move move
 );

@@ -33,4 +33,4 @@ comment on column group_jobs.policy is 'Name of its policy; null: its key is not
 comment on column group_jobs.partition is 'Key of its partition; null as policy.';
 comment on column group_jobs.run_at is 'When it is due.';
 comment on column group_jobs.attempts is 'How many times it was started.';
-comment on column group_jobs.last_error is 'Of its last attempt, or why it was set aside.';
+comment on column group_jobs.last_error is 'Of its last attempt, or why it was quarantined.';

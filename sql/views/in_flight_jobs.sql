@@ -18,7 +18,7 @@ comment on column in_flight_jobs.worker_id is 'The worker that runs it.';
 comment on column in_flight_jobs.cost is 'Tokens it took from each throttle.';
 comment on column in_flight_jobs.task_identifier is 'Its task.';
 comment on column in_flight_jobs.attempts is
-  'How many times it was started; null: Graphile Worker has it no more, and a sweep gives its slots back.';
+  'How many times it was started; null: Graphile Worker has it no more, and a sweep frees its slots.';
 comment on column in_flight_jobs.cancelled_at is
   'When an operator cancelled it; null: nobody has. If it runs, it was told to end.';
 comment on column in_flight_jobs.cancelled_by is 'Who cancelled it.';

@@ -49,7 +49,7 @@ comment on column jobs.priority is 'Lower goes first.';
 comment on column jobs.run_at is 'When it is due.';
 comment on column jobs.attempts is 'How many times it was started.';
 comment on column jobs.max_attempts is 'How many times it may be started.';
-comment on column jobs.last_error is 'Of its last attempt, or why it was set aside.';
+comment on column jobs.last_error is 'Of its last attempt, or why it was quarantined.';
 comment on column jobs.created_at is 'When it was added.';
 comment on column jobs.key is 'Its job key.';
 comment on column jobs.locked_at is 'When a worker fetched it.';

@@ -44,4 +44,4 @@ comment on column limiters.shadow is
 comment on column limiters.max_per_worker is
   'Of a gate with perWorker: how many jobs each worker pool may run at once, overrides applied. Else null.';
 comment on column limiters.workers is
-  'Of a gate with perWorker: the live worker pools that have a task of the policy, at least 1. max is less than their shares together for a moment after one has sent a job back. Else null.';
+  'Of a gate with perWorker: the live worker pools that have a task of the policy, at least 1. max is less than their shares together for a moment after one has requeued a job. Else null.';

@@ -1,7 +1,7 @@
 -- What each policy did, minute by minute. Rows are a few seconds late, because workers write them in groups. Sweeps delete
 -- rows older than `metricsRetention`.
 create or replace view :DISPATCH_POLICY_SCHEMA.minutes as
-select p.name as policy, m.minute, m.passes, m.pass_seconds, m.staged, m.admitted, m.denied, m.set_aside, m.dropped,
+select p.name as policy, m.minute, m.passes, m.pass_seconds, m.staged, m.admitted, m.denied, m.quarantined, m.dropped,
   m.succeeded, m.failed,
   _quantile(0.5, m.waits) as wait_p50_seconds,
   _quantile(0.95, m.waits) as wait_p95_seconds,
@@ -23,10 +23,10 @@ comment on column minutes.staged is 'Jobs that were added, and retries.';
 comment on column minutes.admitted is 'Jobs that were admitted.';
 comment on column minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
-comment on column minutes.set_aside is 'Jobs that were set aside with an error.';
+comment on column minutes.quarantined is 'Jobs that were quarantined with an error.';
 comment on column minutes.dropped is 'Jobs that were dropped, by maxPending, whenBusy or uniqueFor, or because they expired.';
-comment on column minutes.succeeded is 'Runs that succeeded and gave their slots back.';
-comment on column minutes.failed is 'Runs that failed and gave their slots back, those that are tried again among them.';
+comment on column minutes.succeeded is 'Runs that succeeded and freed their slots.';
+comment on column minutes.failed is 'Runs that failed and freed their slots, those that are tried again among them.';
 comment on column minutes.wait_p50_seconds is
   'How long half of the admitted jobs had waited at most, from when they were due to their admission. Within a tenth, from counts by bucket.';
 comment on column minutes.wait_p95_seconds is 'The same of 95 of 100.';

@@ -57,7 +57,7 @@ comment on column policies.in_flight is 'Jobs that were admitted and not release
 comment on column policies.staged is 'Jobs that wait in staging.';
 comment on column policies.orphaned is 'True: no live worker pool has its tasks, or none has the policy.';
 comment on column policies.ended_elsewhere is
-  'Jobs that ended in workers without this package. Their slots were given back late.';
+  'Jobs that ended in workers without this package. Their slots were freed late.';
 comment on column policies.ended_elsewhere_at is 'When the last of them was found; null: none was.';
 comment on column policies.live_definitions is
   'Different definitions of this version that live worker pools have. With more than one, that of the worker which started last is in force.';

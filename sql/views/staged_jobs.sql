@@ -4,7 +4,7 @@ select s.id, coalesce(p.name, a.policy, t.name) as policy, coalesce(q.key, a.key
   s.parked_job_id as job_id, s.queue_name, s.run_at, s.priority::int, s.max_attempts::int, s.job_key, s.flags, s.cost,
   s.payload, s.created_at,
   s.error, s.failures::int, s.retry_at,
-  case when s.partition_id is null then 'waiting_key' when s.retry_at is not null then 'set_aside'
+  case when s.partition_id is null then 'waiting_key' when s.retry_at is not null then 'quarantined'
     when not s.due and s.run_at > statement_timestamp() then 'not_due'
     else _shown_reason(
       p.paused_until, q.paused_until, q.held_until, q.breaker_until, q.denied_reason) end as reason,
@@ -38,14 +38,14 @@ comment on column staged_jobs.flags is 'Graphile Worker''s flags.';
 comment on column staged_jobs.cost is 'Tokens it takes from each throttle.';
 comment on column staged_jobs.payload is 'As it was given.';
 comment on column staged_jobs.created_at is 'When it was added.';
-comment on column staged_jobs.error is 'Why it was set aside last.';
-comment on column staged_jobs.failures is 'How many times it was set aside.';
-comment on column staged_jobs.retry_at is 'When a job that was set aside is tried again.';
+comment on column staged_jobs.error is 'Why it was quarantined last.';
+comment on column staged_jobs.failures is 'How many times it was quarantined.';
+comment on column staged_jobs.retry_at is 'When a job that was quarantined is tried again.';
 comment on column staged_jobs.reason is
   'Why it waits; null: nothing holds it back. docs/reasons.md explains the reasons.';
 comment on column staged_jobs.expires_at is
   'When it is dropped if it is not admitted by then; null: never.';
 comment on column staged_jobs.debounced_until is
-  'The latest time to which further adds of its key with debounce put it off; null: it has none.';
+  'The latest time to which further adds of its key with debounce postpone it; null: it has none.';
 comment on column staged_jobs.partition_id is
   'Id of the partition in the view partitions, before it is there too; null: its key is not worked out yet. The jobs of a partition are found fast by it.';

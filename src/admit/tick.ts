@@ -21,7 +21,7 @@ export interface TickContext {
   readonly engine: Engine;
   readonly registry: Registry;
   readonly events: EventSink;
-  /** For jobs that are set aside, and a line for each pass. */
+  /** For jobs that are quarantined, and a line for each pass. */
   readonly logger: Pick<Logger, "warn" | "debug">;
   readonly partitionBatchSize: number;
 }
@@ -106,7 +106,7 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
       drops.length > 0 ||
       (admission !== null && hasMoved(admission, context.partitionBatchSize)),
   };
-  reportPass(context, request, pass, admission?.set_aside ?? 0);
+  reportPass(context, request, pass, admission?.quarantined ?? 0);
   tellOfDrops(context.events, request.policy, drops);
   tellOfMixedKeys(context, request.policy, mixed);
   return pass;
@@ -116,8 +116,8 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
  * Whether a pass changed anything. If it claimed all that it could, and neither admitted nor denied anything, then other
  * sessions have locked the due jobs. A pass that follows at once would find the same.
  */
-function hasMoved({ claimed, admitted, set_aside, denied }: Admission, most: number): boolean {
-  return claimed >= most || admitted + set_aside > 0 || Object.keys(denied).length > 0;
+function hasMoved({ claimed, admitted, quarantined, denied }: Admission, most: number): boolean {
+  return claimed >= most || admitted + quarantined > 0 || Object.keys(denied).length > 0;
 }
 
 function consumeDrops({ withPgClient, engine }: TickContext, name: string): Promise<Drop[]> {
@@ -159,7 +159,7 @@ function reportPass(
   { events, logger }: Pick<TickContext, "events" | "logger">,
   { policy, shard }: TickRequest,
   pass: Pass,
-  setAside: number,
+  quarantined: number,
 ): void {
   if (pass.claimed === 0) return;
   const { claimed, admitted, denied, durationMs } = pass;
@@ -169,10 +169,10 @@ function reportPass(
     emit(events, "dispatchPolicy:deny", { policy, shard, reason, partitions });
   }
   logger.debug(sentenceOf({ policy, shard }, pass), { policy, shard, claimed, admitted, denied, durationMs });
-  if (setAside === 0) return;
-  emit(events, "dispatchPolicy:setAside", { policy, count: setAside });
+  if (quarantined === 0) return;
+  emit(events, "dispatchPolicy:quarantine", { policy, count: quarantined });
   logger.warn(
-    `Policy "${policy}" set ${counted(setAside, "job")} aside, because Graphile Worker refused. ` +
+    `Policy "${policy}" quarantined ${counted(quarantined, "job")}, because Graphile Worker refused. ` +
       "They are tried again later. Correct or remove them: staged_jobs.error says what is wrong with each",
   );
 }
@@ -234,15 +234,15 @@ async function keyJobs(context: TickContext, policy: AnyPolicy): Promise<number>
 function reportRefused({ events, logger }: TickContext, policy: string, refused: readonly KeyedJob[]): void {
   const [first] = refused;
   if (!first) return;
-  emit(events, "dispatchPolicy:setAside", { policy, count: refused.length });
+  emit(events, "dispatchPolicy:quarantine", { policy, count: refused.length });
   logger.warn(
-    `Policy "${policy}" set ${counted(refused.length, "job")} aside, because it cannot work out the partition. ` +
+    `Policy "${policy}" quarantined ${counted(refused.length, "job")}, because it cannot work out the partition. ` +
       `The first is ${first.id}: ${first.error}. They are tried again later. ` +
       "Correct or remove them: staged_jobs.error says what is wrong with each",
   );
 }
 
-/** Returns the jobs that were set aside. */
+/** Returns the jobs that were quarantined. */
 type StoreKeys = (
   engine: Engine,
   client: Queryable,
@@ -267,7 +267,7 @@ const storeKeys: StoreKeys = async (engine, client, policy, jobs) => {
   return jobs.filter(({ error }) => error !== undefined);
 };
 
-/** For a batch that the database refused: tries halves of it, and sets a job aside that the database refuses alone. */
+/** For a batch that the database refused: tries halves of it, and quarantines a job that the database refuses alone. */
 const storeKeysInParts: StoreKeys = async (engine, client, policy, jobs) => {
   const refused: KeyedJob[] = [];
   await inHalves(

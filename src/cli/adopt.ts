@@ -18,7 +18,7 @@ export const command = defineCommand({
     ["--task fetch_endpoint --dry-run", "count the jobs"],
     ["--task fetch_endpoint", "move them"],
   ],
-  about: "It is safe while workers run, and safe to repeat. hand-back is the way back.",
+  about: "It is safe while workers run, and safe to repeat. unstage is the way back.",
   async run(values) {
     return changing(values, async (context) => {
       for (const task of values.task)

@@ -52,7 +52,7 @@ export const COMMANDS: readonly Listed[] = [
   listed("cancel", "cancel jobs, and tell those that run to end", () => import("./cancel.ts")),
   listed("retry", "bring back jobs that failed for good", () => import("./retry.ts")),
   listed("reschedule-jobs", "change when and how jobs run", () => import("./reschedule-jobs.ts")),
-  listed("release-slots", "give back the slots of a job that hangs", () => import("./release-slots.ts")),
+  listed("release-slots", "free the slots of a job that hangs", () => import("./release-slots.ts")),
   // repairs
   listed("tick", "make one admission pass", () => import("./tick.ts")),
   listed("sweep", "make one repair pass", () => import("./sweep.ts")),
@@ -60,7 +60,7 @@ export const COMMANDS: readonly Listed[] = [
   listed("init", "add a first policy to a project's files", () => import("./init.ts")),
   listed("migrate", "install or upgrade the database schemas", () => import("./migrate.ts")),
   listed("adopt", "move a task's waiting jobs under its policy", () => import("./adopt.ts")),
-  listed("hand-back", "hand a policy's waiting jobs back", () => import("./hand-back.ts")),
+  listed("unstage", "unstage a policy's waiting jobs", () => import("./unstage.ts")),
   listed("remove-policy", "remove or rename a policy that no worker has", () => import("./remove-policy.ts")),
-  listed("uninstall", "hand all waiting jobs back, and drop the schema", () => import("./uninstall.ts")),
+  listed("uninstall", "unstage all waiting jobs, and drop the schema", () => import("./uninstall.ts")),
 ];

@@ -18,7 +18,7 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
-/** A verb's error begins with its name in SQL or TypeScript: hand_back or handBack for hand-back. */
+/** A verb's error begins with its name in SQL or TypeScript: release_slots or releaseSlots for release-slots. */
 function withoutVerb(name: string, message: string): string {
   return message.replace(new RegExp(`^${name.replace("-", "_?")}: `, "i"), "");
 }

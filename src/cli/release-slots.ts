@@ -17,7 +17,7 @@ interface InFlight {
 
 const ID = parameter(1, "id");
 
-/** Gives back the slots of a job in flight that hangs, or is lost. */
+/** Frees the slots of a job in flight that hangs, or is lost. */
 export const command = defineCommand({
   argument: {
     name: "id",
@@ -28,7 +28,7 @@ export const command = defineCommand({
   options: { ...YES, ...WHY },
   examples: [
     ["4711", "show the job"],
-    ['4711 --yes --reason "hangs since the deploy"', "give its slots back"],
+    ['4711 --yes --reason "hangs since the deploy"', "free its slots"],
   ],
   about: "The job is not stopped. If it runs on, it does not count: a limit may be exceeded.",
   async run(values) {
@@ -46,7 +46,7 @@ export const command = defineCommand({
       releaseSlots(context, { jobId: id, ...whyOf(values) }),
     );
     const kept = `Job ${id} keeps its slots: another transaction has it, or a limit that it counts for, locked. Try again.`;
-    const given = result.changed > 0 ? `Job ${id} has given its slots back.` : kept;
+    const given = result.changed > 0 ? `Job ${id} has freed its slots.` : kept;
     return answer(values, result, result.matched > 0 ? given : none(id));
   },
 });

@@ -37,5 +37,5 @@ export const command = defineCommand({
 function fateOf(waiting: number, into: string | undefined): string {
   if (into !== undefined) return `${some(waiting, "waiting job")} would move to policy "${into}".`;
   if (waiting === 0) return "No job waits.";
-  return `${some(waiting, "waiting job")} must go before: give --into NAME, or hand them back.`;
+  return `${some(waiting, "waiting job")} must go before: give --into NAME, or unstage them.`;
 }

@@ -79,7 +79,7 @@ function inWordsOfAll({ by, reason, until }: StopInForce): string {
 export function tellOfUndeclared({ policy, staged }: UndeclaredPolicy): void {
   tell(
     `${some(staged, "job")} ${staged === 1 ? "waits" : "wait"} for policy "${policy}", which nobody declared. ` +
-      "Start a worker that has it, or see hand-back and remove-policy.",
+      "Start a worker that has it, or see unstage and remove-policy.",
   );
 }
 

@@ -1,6 +1,6 @@
 import { isInstalled } from "../db/installed.ts";
 import { looking } from "../db/looking.ts";
-import { internalOf } from "../db/sql-files.ts";
+import { internalOf } from "../db/schemas.ts";
 import { status } from "../operate/status.ts";
 import { TICK_TASK } from "../policy/job.ts";
 import { defineCommand, EXIT, type Exit } from "./command.ts";
@@ -9,7 +9,7 @@ import { inPlace, type Place, placeOf } from "./input/place.ts";
 import { onlyCounts, say, sayJson, saySentence, tell, unlessYes } from "./output/say.ts";
 import { fromNow, grouped, some } from "./output/words.ts";
 
-/** Hands all waiting jobs back to Graphile Worker, and drops this package's schema. Safe to repeat. */
+/** Unstages all waiting jobs, and drops this package's schema. Safe to repeat. */
 export const command = defineCommand({
   options: {
     force: { kind: "flag", meaning: "uninstall although worker pools with the preset live", default: "off" },
@@ -25,19 +25,17 @@ export const command = defineCommand({
     const place = await placeOf(values);
     const schema = place.policySchema;
     if (!(await isInstalled(place.connectionString, schema))) {
-      if (values.json) sayJson({ handedBack: 0, dropped: false });
+      if (values.json) sayJson({ unstaged: 0, dropped: false });
       else say(`There is no schema "${schema}": nothing to do.`);
       return EXIT.done;
     }
     if (onlyCounts(values)) return countIn(place, values);
     await using utils = await (await import("./input/utils.ts")).openUtils(place);
     const result = await utils.uninstall({ force: values.force });
-    const { handedBack, parked, replaced, expired, unlocked, tickJobs } = result;
+    const { unstaged, parked, replaced, expired, unlocked, tickJobs } = result;
     if (values.json) sayJson({ ...result, dropped: true });
     else {
-      say(
-        `Handed back ${some(handedBack, "waiting job")} to Graphile Worker, of which ${grouped(parked)} had failed before.`,
-      );
+      say(`Unstaged ${some(unstaged, "waiting job")}, of which ${grouped(parked)} had failed before.`);
       say(`Left out ${some(replaced, "job")}, because a newer job of their key is there.`);
       say(`Dropped ${some(expired, "job")}, because they had expired.`);
       say(`Unlocked ${some(unlocked, "job")} of workers that were killed.`);

@@ -16,7 +16,7 @@ export function collecting({ internal, rows, first, count }: Statements) {
     /** Parked jobs that a job of the same key replaced, which has gone since. */
     sweepReplaced: (client: Queryable) => count(client, "_sweep_replaced()"),
 
-    forgetTakenOver: (client: Queryable) => rows(client, `select ${internal}._forget_taken_over()`),
+    forgetCopied: (client: Queryable) => rows(client, `select ${internal}._forget_copied()`),
 
     /** Forgets job keys whose time is over. Returns how many rows it has looked at. */
     forgetKeys: (client: Queryable) => count(client, "_forget_keys(pg_catalog.clock_timestamp())"),

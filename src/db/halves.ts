@@ -2,7 +2,7 @@ import { classOf, codeOf, isOutage } from "./outage.ts";
 
 /**
  * One bad entry would fail all others each time. So if the database refuses all entries because of their contents, each
- * half is tried, down to the single entry that it refuses. `setAside` gets that one.
+ * half is tried, down to the single entry that it refuses. `refuse` gets that one.
  *
  * An error that does not depend on the entries (a lock timeout, a lost connection) is thrown unchanged. Entries that were
  * done by then stay done.
@@ -10,13 +10,13 @@ import { classOf, codeOf, isOutage } from "./outage.ts";
 export async function inHalves<T>(
   all: readonly T[],
   run: (part: readonly T[]) => Promise<unknown>,
-  setAside: (one: T, error: Error) => unknown,
+  refuse: (one: T, error: Error) => unknown,
 ): Promise<void> {
   try {
     await run(all);
   } catch (error) {
     if (!isOfEntries(error)) throw error;
-    await divide(all, error, run, setAside);
+    await divide(all, error, run, refuse);
   }
 }
 
@@ -25,14 +25,14 @@ export async function divide<T>(
   failed: readonly T[],
   error: Error,
   run: (part: readonly T[]) => Promise<unknown>,
-  setAside: (one: T, error: Error) => unknown,
+  refuse: (one: T, error: Error) => unknown,
 ): Promise<void> {
   if (failed.length <= 1) {
-    for (const one of failed) await setAside(one, error);
+    for (const one of failed) await refuse(one, error);
     return;
   }
   const middle = Math.ceil(failed.length / 2);
-  for (const half of [failed.slice(0, middle), failed.slice(middle)]) await inHalves(half, run, setAside);
+  for (const half of [failed.slice(0, middle), failed.slice(middle)]) await inHalves(half, run, refuse);
 }
 
 /**

@@ -1,4 +1,5 @@
-import { type Schemas, sqlFiles, withSchemas } from "./sql-files.ts";
+import type { Schemas } from "./schemas.ts";
+import { sqlFiles, withSchemas } from "./sql-files.ts";
 
 const CREATED = /^create (?:unique )?index (\w+) on [^;]*/gm;
 const DROPPED = /^drop index (?:if exists )?(\w+)/gm;

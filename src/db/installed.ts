@@ -1,6 +1,6 @@
 import pg from "pg";
 import { looking } from "./looking.ts";
-import { internalOf } from "./sql-files.ts";
+import { internalOf } from "./schemas.ts";
 
 /** Whether this package's schema is in the database. */
 export async function isInstalled(connectionString: string, schema: string): Promise<boolean> {

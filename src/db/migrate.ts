@@ -5,13 +5,12 @@ import { ArgumentError, SchemaVersionError } from "../errors.ts";
 import { inTransaction } from "./isolation.ts";
 import { isLockTimeout } from "./outage.ts";
 import { rethrowPlainly } from "./rethrow-plainly.ts";
+import { internalOf, type Schemas } from "./schemas.ts";
 import {
   describedIn,
   functions,
-  internalOf,
   migrationNumber,
   packageVersion,
-  type Schemas,
   type SqlFile,
   sqlFiles,
   views,

@@ -13,7 +13,7 @@ export type Retry = {
       /** Graphile Worker retries it, so many seconds from now. */
       native: true;
       after: number;
-      giveBack?: true;
+      refund?: true;
       jobKey?: string | null;
     }
   | {
@@ -23,7 +23,7 @@ export type Retry = {
       priority: number;
       maxAttempts: number;
       /** The run does not count as an attempt. The job's key is sent with it, to recognise another job in the same row. */
-      giveBack?: true;
+      refund?: true;
       jobKey?: string | null;
       /** The retry belongs to another partition. */
       move?: Move | undefined;
@@ -78,19 +78,19 @@ export function releasing({ internal, first }: Statements) {
   return {
     /**
      * Releases jobs. `left_ids` are the jobs to be tried again. `may_end` says how many of a worker pool's jobs may end
-     * before the next release, because the workers have enough to do. Null: no partition waits. With `handsOn`, a
-     * partition's own slot goes to its next job at once: `handed_on` says how many went so.
+     * before the next release, because the workers have enough to do. Null: no partition waits. With `passesOn`, a
+     * partition's own slot goes to its next job at once: `passed_on` says how many went so.
      */
-    release: (client: Queryable, jobs: readonly FinishedJob[], { handsOn = false } = {}) =>
+    release: (client: Queryable, jobs: readonly FinishedJob[], { passesOn = false } = {}) =>
       first<{
         left_ids: string[];
         may_end: number | null;
-        handed_on: { policy: string; jobs: number }[] | null;
+        passed_on: { policy: string; jobs: number }[] | null;
       }>(
         client,
-        `select left_ids, may_end, handed_on, case when is_recorded then null else ${COMMITS_AT_EASE} end
+        `select left_ids, may_end, passed_on, case when is_recorded then null else ${COMMITS_AT_EASE} end
          from ${internal}._release(${parameters("json")}, null, ${parameter(2, "boolean")})`,
-        [JSON.stringify(asSent(jobs)), handsOn],
+        [JSON.stringify(asSent(jobs)), passesOn],
       ),
   };
 }

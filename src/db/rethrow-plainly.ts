@@ -1,6 +1,7 @@
 import type pg from "pg";
 import { MissingGrantError, SchemaVersionError } from "../errors.ts";
-import { internalOf, latestMigration } from "./sql-files.ts";
+import { internalOf } from "./schemas.ts";
+import { latestMigration } from "./sql-files.ts";
 
 const NO_RIGHT = "42501";
 const NO_SCHEMA = "3F000";

@@ -52,7 +52,7 @@ export interface Share {
 }
 
 /** A job that its worker pool does not run. */
-export interface SentBackJob {
+export interface RequeuedJob {
   readonly admission: string;
   /** The gates at which the pool is full. */
   readonly gates: readonly string[];
@@ -70,7 +70,7 @@ export interface CancelledJob {
 
 /** How a job is treated that was never admitted. `admission` owns the slot that it occupies; null if it has none. */
 export interface CaughtJob {
-  verdict: "admitted" | "taken_over" | "ungoverned" | "gone" | "reassigned";
+  verdict: "admitted" | "copied" | "ungoverned" | "gone" | "reassigned";
   stagedId: string | null;
   admission: string | null;
 }
@@ -123,11 +123,11 @@ export function running({ internal, first, rows }: Statements) {
       ]),
 
     /** Whether the job is staged again. Then it must not run. */
-    sendBack: async (client: Queryable, attempt: Attempt, job: SentBackJob) =>
+    requeue: async (client: Queryable, attempt: Attempt, job: RequeuedJob) =>
       (
         await first<{ sent: boolean }>(
           client,
-          `select ${internal}._send_back(
+          `select ${internal}._requeue(
              ${parameters("id", "int", "int", "text", "id", "texts", "json")}, null) as sent`,
           [
             attempt.jobId,
@@ -157,7 +157,7 @@ export function running({ internal, first, rows }: Statements) {
         )
       ).admission,
 
-    /** Decides about a job that starts without an admission. `batch` has this job alone; `payload` is as in `sendBack`. */
+    /** Decides about a job that starts without an admission. `batch` has this job alone; `payload` is as in `requeue`. */
     catchUnadmitted: (
       client: Queryable,
       attempt: Attempt,

@@ -3,7 +3,7 @@ import { rowsOf } from "./answers.ts";
 import { underReadCommitted } from "./isolation.ts";
 import { rethrowPlainly } from "./rethrow-plainly.ts";
 import { asJson, asJsonLists, readLists, readRow } from "./rows.ts";
-import { internalOf } from "./sql-files.ts";
+import { internalOf } from "./schemas.ts";
 
 /**
  * pg's Pool, Client and PoolClient have this. {@link fromKysely}, {@link fromDrizzle}, {@link fromPrisma} and

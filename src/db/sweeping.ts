@@ -8,7 +8,7 @@ export interface OverdueSlot {
   attempt: number;
 }
 
-/** A slot that nobody will give back: as a job that ended, with its policy's name. */
+/** A slot that nobody will free: as a job that ended, with its policy's name. */
 export interface LostSlot extends Pick<FinishedJob, "job" | "admission" | "attempt" | "ok" | "retry"> {
   policy: string;
 }
@@ -117,7 +117,7 @@ export function sweeping({ internal, rows, first, count }: Statements) {
         [policies, after, limit],
       ),
 
-    /** Gives lost slots back, and counts those that ended elsewhere. Returns the jobs that must wait for a later look. */
+    /** Frees lost slots, and counts those that ended elsewhere. Returns the jobs that must wait for a later look. */
     releaseLost: async (client: Queryable, slots: readonly (LostSlot & { elsewhere: boolean })[]) => {
       const row = await first<{ left_ids: readonly string[] }>(
         client,

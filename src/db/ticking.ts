@@ -6,7 +6,7 @@ export interface Admission {
   claimed: number;
   admitted: number;
   denied: Record<string, number>;
-  set_aside: number;
+  quarantined: number;
   next_eligible_at: Date | number | null;
   /** The same as milliseconds from now, by the database's clock. -Infinity: now. */
   next_in_ms: number | null;

@@ -38,7 +38,7 @@ export const CONCURRENCY = {
  * | 0 | – | 0 |
  *
  * With `perWorker`, `max` counts for each worker pool, and so does an operator's override of it. Two pools and `max: 2` admit
- * four. A pool that runs two of a scope key already does not run a third: it sends the job back, and others may take it.
+ * four. A pool that runs two of a scope key already does not run a third: it requeues the job, and others may take it.
  *
  * @throws {PolicyDefinitionError} if an option is unknown, missing or of another form. The values of functions are checked
  * when a job is added ({@link PayloadError}).

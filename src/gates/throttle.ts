@@ -138,7 +138,7 @@ function calendarOf(title: string, { per, timeZone = "UTC" }: Readonly<Record<st
 
 /**
  * Limits how fast jobs are admitted: a bucket of tokens that starts full and refills evenly. A job takes its policy's
- * `cost` (default 1) from it, and gives nothing back when it is done. In a time of `per` it lets through at most
+ * `cost` (default 1) from it, and frees nothing when it is done. In a time of `per` it lets through at most
  * `burst + rate`, by default twice the rate; with `window: "sliding"` at most `rate`. With `window: "calendar"` it lets
  * `rate` through in each minute, hour, day, week or month of a time zone.
  *

@@ -17,7 +17,6 @@ import { doctor } from "../operate/doctor.ts";
 import { explain } from "../operate/explain.ts";
 import { exportJobs } from "../operate/export.ts";
 import { groups } from "../operate/groups.ts";
-import { handBack } from "../operate/hand-back.ts";
 import { history } from "../operate/history.ts";
 import { hold } from "../operate/hold.ts";
 import { jobFunctions } from "../operate/jobs.ts";
@@ -42,6 +41,7 @@ import { take } from "../operate/take.ts";
 import type { ByPolicy, Changed } from "../operate/targets.ts";
 import { tick } from "../operate/tick.ts";
 import { uninstall } from "../operate/uninstall.ts";
+import { unstage } from "../operate/unstage.ts";
 import { type AnyPolicy, isPolicy, type TaskIdentifier } from "../policy/policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
 import { makeAdder } from "../stage/adder.ts";
@@ -97,7 +97,7 @@ export interface PolicyUtils extends Operate, WorkerUtils {
   cleanup: Operate["cleanup"];
   rescheduleJobs: Operate["rescheduleJobs"];
   /**
-   * Closes the connections, as in Graphile Worker. To give back the slots of a job, call `releaseSlots`.
+   * Closes the connections, as in Graphile Worker. To free the slots of a job, call `releaseSlots`.
    *
    * @example await utils.release();
    */
@@ -297,7 +297,7 @@ function assemble(
     cancel: (options) => cancel(context, named(options)),
     retry: (options) => retry(context, named(options)),
     adopt: (options) => adopt(context, options),
-    handBack: (options) => handBack(context, named(options)),
+    unstage: (options) => unstage(context, named(options)),
     removePolicy: (options) => removePolicy(context, named(options)),
     uninstall: (options) => uninstall(context, options),
     setLimit: (options) => setLimit(context, named(options)),

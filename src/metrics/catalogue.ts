@@ -34,7 +34,7 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
   admitted_total: counter("Jobs that were admitted."),
   shadow_denied_total: counter("Jobs that went although a shadow gate had no room."),
   finished_total: counter("Runs that ended, by outcome. A failed one may be tried again."),
-  set_aside_total: counter("Jobs that were set aside with an error."),
+  quarantined_total: counter("Jobs that were quarantined with an error."),
   dropped_total: counter(
     "Jobs that were dropped, by maxPending, whenBusy or uniqueFor, or because they expired.",
   ),

@@ -62,11 +62,11 @@ export async function cancel(context: OperateContext, options: CancelOptions): P
   return total;
 }
 
-/** Says what a step did, and gives slots back. */
+/** Says what a step did, and frees slots. */
 async function finish(context: OperateContext, options: CancelOptions, step: Cancelled): Promise<void> {
   const { running } = step;
   told(context, "dispatchPolicy:cancel", { ...aimOf(options), running, ...actOf(step, options) });
   // In a transaction of its own, because it locks limiters. The jobs are cancelled whatever becomes of it: an operator's role
-  // may not do it, and then a sweep gives the slots back.
+  // may not do it, and then a sweep frees the slots.
   await releaseMarked(context).catch(() => {});
 }

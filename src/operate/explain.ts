@@ -37,7 +37,7 @@ export interface ExplainedGate {
    * window, such as `"day America/New_York"`, and null for any other throttle. `per` is about its length then.
    *
    * With `perWorker`, `max` comes from `share` and `pools`: the share of each worker pool, and how many live. It is less for a
-   * moment after a full pool has sent a job back.
+   * moment after a full pool has requeued a job.
    */
   limit:
     | { max: number | null; share?: number; pools?: number }
@@ -192,15 +192,15 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   flags?: readonly string[] | null;
   /** Its payload. */
   payload?: unknown;
-  /** The error of Graphile Worker, or of a function of the policy, because of which the job was set aside. */
+  /** The error of Graphile Worker, or of a function of the policy, because of which the job was quarantined. */
   error?: string | null;
-  /** How many times it was set aside. */
+  /** How many times it was quarantined. */
   failures?: number;
-  /** When a job that was set aside is tried again. */
+  /** When a job that was quarantined is tried again. */
   retryAt?: Date | null;
   /** When it is dropped if it is not admitted by then; null: never. */
   expiresAt?: Date | null;
-  /** The latest time to which further adds of its key with `debounce` put it off; null: it has none. */
+  /** The latest time to which further adds of its key with `debounce` postpone it; null: it has none. */
   debouncedUntil?: Date | null;
 
   // of a job in flight
@@ -212,7 +212,7 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   startedAt?: Date | null;
   /** The worker that runs it. */
   workerId?: string | null;
-  /** How many times it was started; null: Graphile Worker no longer has it, and a sweep gives its slot back. */
+  /** How many times it was started; null: Graphile Worker no longer has it, and a sweep frees its slot. */
   attempts?: number | null;
   /** When it was cancelled. {@link cancelled} has the same, in one. */
   cancelledAt?: Date | null;

@@ -11,7 +11,7 @@ export function jobFunctions(
   { withPgClient, engine }: OperateContext,
   cleanup: WorkerUtils["cleanup"],
 ): Pick<Operate, "completeJobs" | "permanentlyFailJobs" | "rescheduleJobs" | "cleanup"> {
-  /** These verbs mark the slots of the jobs they end. A second transaction gives the slots back at once. */
+  /** These verbs mark the slots of the jobs they end. A second transaction frees the slots at once. */
   const jobsOf = async (verb: string, args: Arguments): Promise<DbJob[]> => {
     const jobs = await withPgClient((client) => engine.call<DbJob>(client, verb, args));
     await releaseMarked({ withPgClient, engine });

@@ -18,7 +18,7 @@ const REASONS_OF_NO_KIND = [
   "probing",
   "strict_order",
   "not_due",
-  "set_aside",
+  "quarantined",
   "waiting_key",
 ] as const;
 

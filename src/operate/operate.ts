@@ -10,7 +10,6 @@ import type { DoctorOptions, Finding } from "./doctor.ts";
 import type { Explanation } from "./explain.ts";
 import type { ExportedJob, ExportOptions } from "./export.ts";
 import type { GroupsQuery, OpenGroup } from "./groups.ts";
-import type { HandBackOptions, HandedBack } from "./hand-back.ts";
 import type { HistoryQuery, JobHistory } from "./history.ts";
 import type { Override, SetLimitOptions } from "./limits.ts";
 import type { PartitionStatus, PartitionsQuery } from "./look.ts";
@@ -41,6 +40,7 @@ import type {
 } from "./targets.ts";
 import type { TickOptions } from "./tick.ts";
 import type { Uninstalled, UninstallOptions } from "./uninstall.ts";
+import type { Unstaged, UnstageOptions } from "./unstage.ts";
 
 /**
  * The verbs of operators and programs. Each call is a transaction of its own, unless its method says otherwise.
@@ -178,7 +178,7 @@ export interface Operate {
    *
    * A staged job is removed. A failed job that waits for its retry, and an admitted one that no worker has fetched, fails for
    * good in Graphile Worker. Its error says who cancelled it and why, and {@link retry} brings it back. The slots of
-   * admitted jobs are given back at once, or with the next sweep.
+   * admitted jobs are freed at once, or with the next sweep.
    *
    * A job that runs is told to end, in whichever process it runs: its `helpers.abortSignal` aborts with a
    * {@link CancelledError}. If the run then fails, the job has failed for good. If it succeeds, it has succeeded. It keeps its
@@ -199,7 +199,7 @@ export interface Operate {
    * jobs that match, `changed` those that were brought back.
    *
    * A job that a newer one of its key had replaced stays, unless its id is given. So does one that another session has
-   * locked. A job that was let in past its policy's staging has no partition here, so `partition` does not find it.
+   * locked. A job that was admitted past its policy's staging has no partition here, so `partition` does not find it.
    *
    * It brings back 1,000 jobs or 8 MB of payloads at a time, each step a transaction.
    *
@@ -230,25 +230,25 @@ export interface Operate {
    *
    * {@link disable} the policy first, because workers would stage the jobs again. Jobs in flight are in Graphile Worker
    * already, and stay there. It works in steps of 500 jobs, each a transaction. If one fails, the jobs of earlier steps
-   * are handed back, and the next call goes on.
+   * are unstaged, and the next call goes on.
    *
    * `matched` counts the waiting jobs, `changed` those that left. One may leave without a trace, because a newer job of its
    * key is there. `expired` of them were dropped, because they had expired. `refused` counts jobs that Graphile Worker
-   * refuses; they stay, set aside with the error. With `dryRun` no job is handed back.
+   * refuses; they stay, quarantined with the error. With `dryRun` no job is unstaged.
    *
    * @throws {ArgumentError} while the policy is on
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example
    * await utils.disable({ policy: "fetch_endpoint" });
-   * const { changed, refused } = await utils.handBack({ policy: "fetch_endpoint", reason: "no limits any more" });
+   * const { changed, refused } = await utils.unstage({ policy: "fetch_endpoint", reason: "no limits any more" });
    */
-  handBack(options: ByPolicy<HandBackOptions>): Promise<HandedBack>;
+  unstage(options: ByPolicy<UnstageOptions>): Promise<Unstaged>;
 
   /**
-   * Gives back the slots of a job in flight that has not ended, because it hangs or is known to be lost. `jobId` is
+   * Frees the slots of a job in flight that has not ended, because it hangs or is known to be lost. `jobId` is
    * Graphile Worker's id or the staged one.
    *
-   * The job is not stopped. If it runs on, it no longer counts, and its end gives nothing back. A job that has not started
+   * The job is not stopped. If it runs on, it no longer counts, and its end frees nothing. A job that has not started
    * yet goes back into staging and passes its gates again. `matched` is 0 for a job without slots. If `changed` alone is 0,
    * it keeps them, because another transaction has the job, or a limit that it counts for, locked: call it again. A
    * policy's `slotTimeout` does the same by itself.
@@ -540,7 +540,7 @@ export interface Operate {
 
   /**
    * Graphile Worker's `rescheduleJobs`: changes when and how jobs run. It also accepts staged ids. A staged job keeps
-   * waiting for its gates. A job that was admitted gives its slots back, and passes its gates again. Locked jobs stay.
+   * waiting for its gates. A job that was admitted frees its slots, and passes its gates again. Locked jobs stay.
    * Resolves to the changed jobs.
    *
    * @throws {ArgumentError} if Graphile Worker cannot store `priority`, `attempts` or `maxAttempts`
@@ -577,8 +577,8 @@ export interface Operate {
   removePolicy(options: ByPolicy<RemovePolicyOptions>): Promise<Changed & { removed: boolean }>;
 
   /**
-   * Removes this package from the database. It switches every policy off, and hands all waiting jobs back to Graphile Worker
-   * as {@link handBack} does. It removes the jobs of the task `dispatch_policy_tick`. Then it drops the schema with all that
+   * Removes this package from the database. It switches every policy off, and unstages all waiting jobs
+   * as {@link unstage} does. It removes the jobs of the task `dispatch_policy_tick`. Then it drops the schema with all that
    * depends on it. Jobs in flight stay in Graphile Worker, and run as plain jobs.
    *
    * Stop the workers that have the preset before. It refuses while one lives, unless `force` is true: such workers then fail
@@ -587,7 +587,7 @@ export interface Operate {
    * it.
    *
    * @throws {RemovalError} while worker pools live, if Graphile Worker refuses a job, or if tables stay locked
-   * @example const { handedBack, parked } = await utils.uninstall();
+   * @example const { unstaged, parked } = await utils.uninstall();
    */
   uninstall(options?: UninstallOptions): Promise<Uninstalled>;
 }

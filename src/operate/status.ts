@@ -25,7 +25,7 @@ export interface PolicyStatus {
    * of others, as from the crontab.
    */
   orphaned: boolean;
-  /** Jobs that ended in workers without this package, since the first declaration. Their slots were given back late. */
+  /** Jobs that ended in workers without this package, since the first declaration. Their slots were freed late. */
   endedElsewhere: number;
   /**
    * How many different definitions of this version live workers have. More than one: of the workers that have them, the

@@ -30,7 +30,7 @@ export type Repaired = {
   pools: number;
   /** Their jobs, unlocked so that they run again. */
   unlocked: number;
-  /** Jobs that run for longer than their policy's `slotTimeout`, whose slots were given back. */
+  /** Jobs that run for longer than their policy's `slotTimeout`, whose slots were freed. */
   overdue: number;
   /** Jobs that occupied a slot although they are gone, or failed and wait for their retry. */
   jobs: number;
@@ -66,7 +66,7 @@ export interface SweepFailure {
  *
  * - Jobs of dead worker pools are unlocked.
  * - The newest definition that a live worker has is put in force.
- * - Slots are given back of jobs that hang, that Graphile Worker no longer has, or that wait for a retry.
+ * - Slots are freed of jobs that hang, that Graphile Worker no longer has, or that wait for a retry.
  * - Counters are counted again, and times that a wrong clock has set too far ahead are lowered.
  * - Partitions are woken that have jobs but no time to be claimed, or that wait for a limiter with room.
  * - Jobs that have expired are dropped, also of partitions that no pass looks at.
@@ -99,7 +99,7 @@ export async function sweepOnce(
     "jobs past their slotTimeout": async () => {
       repaired.overdue = await releaseOverdue(context, fails);
     },
-    "slots that nobody gives back": async () => {
+    "slots that nobody frees": async () => {
       repaired.jobs = await releaseMissing(context, fails);
     },
     counters: async () => {
@@ -116,7 +116,7 @@ export async function sweepOnce(
       repaired.pending = await withPgClient(engine.sweepPending);
     },
     "jobs replaced while they were parked": () => withPgClient(engine.sweepReplaced),
-    "jobs taken over": () => withPgClient(engine.forgetTakenOver),
+    "copied jobs": () => withPgClient(engine.forgetCopied),
     "job keys that are over": () => untilNone(() => withPgClient(engine.forgetKeys)),
     "unused partitions": () => withPgClient((client) => engine.collectPartitions(client, inactiveAfterMs)),
     "unused limiters": () => withPgClient((client) => engine.collectLimiters(client, inactiveAfterMs)),
@@ -233,7 +233,7 @@ async function releaseMissing(context: SweepContext, fails: Fails): Promise<numb
   return releaseFound(context, found, fails);
 }
 
-/** Gives back the slots of jobs that a verb has just removed from Graphile Worker, or postponed there. */
+/** Frees the slots of jobs that a verb has just removed from Graphile Worker, or postponed there. */
 export async function releaseMarked({ engine, withPgClient }: Pick<SweepContext, "engine" | "withPgClient">) {
   const found = await withPgClient((client) => engine.sweepInFlight(client, GRACE_MS, true));
   return releaseFound({ engine, withPgClient }, found, (_, error) => {

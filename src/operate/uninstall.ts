@@ -14,7 +14,7 @@ export interface UninstallOptions {
 /** What an uninstall did. */
 export interface Uninstalled {
   /** How many waiting jobs Graphile Worker has now. */
-  handedBack: number;
+  unstaged: number;
   /** How many of them had failed: they wait there for the time of their retry. */
   parked: number;
   /** How many waiting jobs left without a trace, because a newer job of their key is there. */
@@ -29,7 +29,7 @@ export interface Uninstalled {
 
 /** A result of the SQL function. */
 interface Step {
-  readonly handed_back: number;
+  readonly unstaged: number;
   readonly parked: number;
   readonly replaced: number;
   readonly refused: number;
@@ -40,7 +40,7 @@ interface Step {
 }
 
 const NOTHING: Step = {
-  ...{ handed_back: 0, parked: 0, replaced: 0, refused: 0, expired: 0 },
+  ...{ unstaged: 0, parked: 0, replaced: 0, refused: 0, expired: 0 },
   ...{ unlocked: 0, tick_jobs: 0, dropped: false },
 };
 
@@ -51,7 +51,7 @@ export async function uninstall(
 ): Promise<Uninstalled> {
   checkVerb("uninstall", options, { takes: ["force"] });
   const total: Uninstalled = {
-    ...{ handedBack: 0, parked: 0, replaced: 0, expired: 0, unlocked: 0, tickJobs: 0 },
+    ...{ unstaged: 0, parked: 0, replaced: 0, expired: 0, unlocked: 0, tickJobs: 0 },
   };
   let busy: unknown;
   for (let idle = 0; idle < IDLE_STEPS; ) {
@@ -61,14 +61,14 @@ export async function uninstall(
       busy = error;
       return NOTHING;
     });
-    total.handedBack += step.handed_back;
+    total.unstaged += step.unstaged;
     total.parked += step.parked;
     total.replaced += step.replaced;
     total.expired += step.expired;
     total.unlocked += step.unlocked;
     total.tickJobs += step.tick_jobs;
     if (step.dropped) return total;
-    if (step.handed_back + step.replaced + step.expired > 0) idle = 0;
+    if (step.unstaged + step.replaced + step.expired > 0) idle = 0;
     else if (step.refused > 0) throw await refused(context, total);
     else {
       idle++;
@@ -96,6 +96,6 @@ async function refused({ withPgClient, engine }: OperateContext, total: Uninstal
   );
 }
 
-function soFar({ handedBack }: Uninstalled): string {
-  return `${handedBack} jobs were handed back, all policies are switched off, and the schema stays`;
+function soFar({ unstaged }: Uninstalled): string {
+  return `${unstaged} jobs were unstaged, all policies are switched off, and the schema stays`;
 }

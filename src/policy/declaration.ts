@@ -58,7 +58,7 @@ export interface Declaration {
   readonly unmanaged: "enforce" | "run" | "reject";
   readonly backoff: BackoffFunction | undefined;
   readonly breaker: Breaker | undefined;
-  readonly giveBackAttempt: boolean;
+  readonly refundAttempt: boolean;
   readonly slotTimeoutSeconds: number | null;
   /** Null: none. */
   readonly runTimeoutMs: number | null;
@@ -119,7 +119,7 @@ const OPTIONS = [
   "unmanaged",
   "backoff",
   "breaker",
-  "giveBackAttempt",
+  "refundAttempt",
   "slotTimeout",
   "runTimeout",
   "maxPending",
@@ -166,7 +166,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     unmanaged: optional("unmanaged", options.unmanaged, oneOf("enforce", "run", "reject")) ?? "enforce",
     backoff: optional("backoff", backoff, aFunction),
     breaker: readBreaker(options.breaker),
-    giveBackAttempt: readGiveBackAttempt(options),
+    refundAttempt: readRefundAttempt(options),
     slotTimeoutSeconds: readSeconds("slotTimeout", options.slotTimeout),
     runTimeoutMs: readRunTimeout(options),
     maxPending: readMaxPending(options.maxPending),
@@ -246,7 +246,7 @@ function readWhenBusy(
   const skips = whenBusy === "skip";
   if (gates.length === 0)
     throw new ArgumentError(
-      `whenBusy must be "wait" without gates, got ${skips ? '"skip": it drops' : "a delay: it puts off"} jobs that gates deny, and there are none`,
+      `whenBusy must be "wait" without gates, got ${skips ? '"skip": it drops' : "a delay: it postpones"} jobs that gates deny, and there are none`,
     );
   if (skips) return { whenBusy: "skip", busyDelaySeconds: null };
   checkOptions("whenBusy", whenBusy, ["delay"]);
@@ -359,11 +359,11 @@ function readKept(
   return Object.freeze({ keepSeconds: durationSeconds(kept.keep as Duration) });
 }
 
-function readGiveBackAttempt({ giveBackAttempt, retries }: Record<string, unknown>): boolean {
-  const gives = optional("giveBackAttempt", giveBackAttempt, aBoolean) ?? false;
+function readRefundAttempt({ refundAttempt, retries }: Record<string, unknown>): boolean {
+  const gives = optional("refundAttempt", refundAttempt, aBoolean) ?? false;
   if (gives && retries === "bypass")
     throw new ArgumentError(
-      'giveBackAttempt must be false if retries is "bypass", got true: Graphile Worker alone counts attempts then',
+      'refundAttempt must be false if retries is "bypass", got true: Graphile Worker alone counts attempts then',
     );
   return gives as boolean;
 }
@@ -396,7 +396,7 @@ function readRunTimeout({ runTimeout, slotTimeout }: Record<string, unknown>): n
     throw new ArgumentError(`runTimeout must be 24 days or less, got ${show(runTimeout)}`);
   if (slotTimeout !== undefined && ms >= durationMs(slotTimeout as Duration))
     throw new ArgumentError(
-      `runTimeout must be shorter than slotTimeout (${show(slotTimeout)}), got ${show(runTimeout)}: the slot would be given back first`,
+      `runTimeout must be shorter than slotTimeout (${show(slotTimeout)}), got ${show(runTimeout)}: the slot would be freed first`,
     );
   return ms;
 }

@@ -41,7 +41,7 @@ export interface PolicyDefinition {
   job: { queueName?: string; priority?: number; maxAttempts?: number; flags?: string[] };
   retries: "restage" | "bypass";
   unmanaged: "enforce" | "run" | "reject";
-  giveBackAttempt: boolean;
+  refundAttempt: boolean;
   /** null: none. */
   breaker: Breaker | null;
   /** null: no bound. */
@@ -53,7 +53,7 @@ export interface PolicyDefinition {
   order: Order | null;
   /** null: its jobs do not expire. */
   expiresAfterSeconds: number | null;
-  /** null: an add of a job key puts no job off, unless it says so itself. */
+  /** null: an add of a job key postpones no job, unless it says so itself. */
   debounce: Debounce | null;
   /** null: a job key is not remembered after its job. */
   uniqueForSeconds: number | null;
@@ -93,21 +93,14 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const functions = digests(declaration);
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
-  const {
-    giveBackAttempt,
-    breaker = null,
-    maxPending = null,
-    whenBusy,
-    busyDelaySeconds,
-    order,
-  } = declaration;
+  const { refundAttempt, breaker = null, maxPending = null, whenBusy, busyDelaySeconds, order } = declaration;
   const { expiresAfterSeconds, debounce = null, uniqueForSeconds, load = null, history = null } = declaration;
   const jobs = {
     job,
     retries,
     unmanaged,
     slotTimeoutSeconds,
-    giveBackAttempt,
+    refundAttempt,
     breaker,
     maxPending,
     whenBusy,

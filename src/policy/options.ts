@@ -200,7 +200,7 @@ export interface PolicyOptions<Id, S, C> {
   /**
    * How the package treats a job that was added past the policy. A trigger, another language or the worker's crontab
    * may add such jobs. The package notices such a job at its start. `"enforce"`: it passes the gates like any other.
-   * `"run"`: it runs at once, past the gates. `"reject"`: it is set aside.
+   * `"run"`: it runs at once, past the gates. `"reject"`: it is quarantined.
    *
    * With `"enforce"`, the job runs if the gates have room and no job waits before it. Otherwise a copy is staged and
    * admitted in its turn, and the original completes without having run (no failure, no lost attempt). With `"run"`,
@@ -276,8 +276,8 @@ export interface PolicyOptions<Id, S, C> {
     | undefined;
   /**
    * How a pass treats jobs that the gates deny. `"wait"`: they wait. `"skip"`: they are dropped, counted, and emitted
-   * as `dispatchPolicy:drop`. Use `"skip"` for work that is worthless later. `{ delay: "30 seconds" }`: they are put off by
-   * that time, and jobs that come meanwhile go before them. If a pass puts off several, they are due one after the other,
+   * as `dispatchPolicy:drop`. Use `"skip"` for work that is worthless later. `{ delay: "30 seconds" }`: they are postponed by
+   * that time, and jobs that come meanwhile go before them. If a pass postpones several, they are due one after the other,
    * evenly from the delay to twice the delay.
    *
    * Some jobs always wait: retries, and jobs that only wait for a worker, for their time, or for the end of a pause.
@@ -287,7 +287,7 @@ export interface PolicyOptions<Id, S, C> {
     | "wait"
     | "skip"
     | {
-        /** How long a job is put off each time that it meets its gates busy, beside others up to twice that. 1 second at least. */
+        /** How long a job is postponed each time that it meets its gates busy, beside others up to twice that. 1 second at least. */
         delay: Duration;
       }
     | undefined;
@@ -368,7 +368,7 @@ export interface PolicyOptions<Id, S, C> {
    * job is retried any number of times. Needs `retries: "restage"`.
    * @default false
    */
-  giveBackAttempt?: boolean | undefined;
+  refundAttempt?: boolean | undefined;
   /**
    * Old and new processes may run side by side. Then the highest version that a live worker has is in force, and of equal
    * versions that of the worker that started last. A whole number, 0 or more.
@@ -379,10 +379,10 @@ export interface PolicyOptions<Id, S, C> {
    */
   version?: number | undefined;
   /**
-   * For tasks that may hang: a running job gives its slots back after this time, though it has not ended. It goes on
+   * For tasks that may hang: a running job frees its slots after this time, though it has not ended. It goes on
    * running, but no longer counts. Longer than 0, and longer than any healthy job runs.
    *
-   * Its end then gives nothing back. A sweep checks the time, so the slots may come back one `sweepInterval` later. The
+   * Its end then frees nothing. A sweep checks the time, so the slots may come back one `sweepInterval` later. The
    * time counts from the job's start, which each job of the policy records in the database. This costs one query, which
    * first attempts of other policies do not need. If the worker's heartbeats come late, because the database was away or its
    * clock was set ahead, the time counts anew.

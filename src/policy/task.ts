@@ -18,7 +18,7 @@ export interface DispatchPolicyHelpers {
   readonly stagedId: string;
   /** Which run this is: `job.attempts`, 1 for the first. */
   readonly attempt: number;
-  /** When this run was admitted, by the database's clock. Null if the job was added past the policy and let in at its start. */
+  /** When this run was admitted, by the database's clock. Null if the job was added past the policy and admitted at its start. */
   readonly admittedAt: Date | null;
   /** The wait in Graphile Worker, in milliseconds, from admission (or `run_at`, if later) to the start. Null as above. */
   readonly lagMs: number | null;

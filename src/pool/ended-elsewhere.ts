@@ -25,7 +25,7 @@ export interface EndedElsewhereContext {
 }
 
 /**
- * Finds admitted jobs that have ended, and whose slots nobody gives back. Mostly they ended in workers without this package.
+ * Finds admitted jobs that have ended, and whose slots nobody frees. Mostly they ended in workers without this package.
  * Such workers run beside others while a deployment goes through, and until the next sweep their gates would stay full. That
  * is said only of jobs that were seen there: a worker under the preset may be slow, or lack the policy.
  *
@@ -103,7 +103,7 @@ export function makeEndedElsewhere(context: EndedElsewhereContext) {
   };
 }
 
-/** Gives slots back. Returns which. */
+/** Frees slots. Returns which. */
 async function releaseLost(
   { withPgClient, engine, events, logger, onReleased }: EndedElsewhereContext,
   slots: readonly Lost[],
@@ -116,7 +116,7 @@ async function releaseLost(
     },
     ({ job, policy }, error) => {
       left.add(job);
-      logger.warn(`Policy "${policy}": cannot give back the slot of job ${job}: ${error.message}`, { error });
+      logger.warn(`Policy "${policy}": cannot free the slot of job ${job}: ${error.message}`, { error });
     },
   );
   const released = slots.filter(({ job }) => !left.has(job));
@@ -136,7 +136,7 @@ function tellElsewhere(slots: readonly Lost[], logger: Logger): void {
   if (slots.length === 0) return;
   logger.warn(
     `${slots.length} admitted jobs ended in workers without this package (policies: ${[...policiesOf(slots)].join(", ")}). ` +
-      "Such workers give no slots back, so this process does, a moment late. Add the preset to all workers that " +
+      "Such workers free no slots, so this process does, a moment late. Add the preset to all workers that " +
       "run these policies' tasks, or stop the others. status() counts such jobs as endedElsewhere",
   );
 }
@@ -144,7 +144,7 @@ function tellElsewhere(slots: readonly Lost[], logger: Logger): void {
 function tellLost(slots: readonly Lost[], logger: Logger): void {
   if (slots.length === 0) return;
   logger.warn(
-    `${slots.length} admitted jobs ended, and their workers have not given the slots back (policies: ` +
+    `${slots.length} admitted jobs ended, and their workers have not freed the slots (policies: ` +
       `${[...policiesOf(slots)].join(", ")}), so this process has. Those workers are slow or lost their connection, or ` +
       "they lack the policy or the preset",
   );

@@ -30,13 +30,13 @@ export function makeOrphans(logger: Logger, now = () => performance.now()) {
 const orphaned = (policy: string, jobs: number) =>
   `${waiting(jobs)} for policy "${policy}", which no live worker has. ` +
   "At most the crontab's tick admits them, once a minute. If the policy was renamed, move them: " +
-  `remove-policy --policy ${policy} --into NAME. If it was removed, switch it off and call hand-back and remove-policy. ` +
+  `remove-policy --policy ${policy} --into NAME. If it was removed, switch it off and call unstage and remove-policy. ` +
   "Else start a worker that has it";
 
 const undeclared = (policy: string, jobs: number) =>
   `${waiting(jobs)} for policy "${policy}", which nobody declared. ` +
   `Nobody admits them. If the policy was renamed, move them: remove-policy --policy ${policy} --into NAME. ` +
-  `If it was removed, call hand-back --policy ${policy}, and restart the process that adds them. ` +
+  `If it was removed, call unstage --policy ${policy}, and restart the process that adds them. ` +
   "Else start a worker that has it";
 
 function waiting(jobs: number): string {

@@ -11,7 +11,7 @@ const GRACE_MS = 1000;
 /** The grace for a job that no look has seen running, while jobs keep ending in processes without this package. */
 const SHORT_GRACE_MS = 150;
 
-/** What looks have seen of slots that nobody may give back, page by page. */
+/** What looks have seen of slots that nobody may free, page by page. */
 export function makeSuspects() {
   const since = new Map<string, { slot: LostSlot; at: number }>();
   /** Whether jobs that were seen running ran in worker pools without this package. */

@@ -137,7 +137,7 @@ function makeParts(context: PoolContext) {
   const releases = makeReleaseQueue({
     ...{ withPgClient: forReleases, engine, events, logger },
     // where no pool ticks, whoever does decides when jobs go
-    ...{ onReleased, rests: !oneShot, handsOn: () => bids.isCandidate() },
+    ...{ onReleased, rests: !oneShot, passesOn: () => bids.isCandidate() },
   });
   const { sweepIntervalMs } = settings;
   const onSwept = () => loops.nudge();

@@ -1,4 +1,4 @@
-// The ends of replayed jobs: each gives its slots back when its run has lasted long enough.
+// The ends of replayed jobs: each frees its slots when its run has lasted long enough.
 import type { Engine } from "../db/engine.ts";
 import type { PolicyUtils } from "../host/policy-utils.ts";
 import type { Durations } from "./durations.ts";

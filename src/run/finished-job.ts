@@ -30,7 +30,7 @@ export function finishedJob(
   const { policy } = running;
   const failed = error != null;
   const uncounted = failed && isUncounted(running, error);
-  const again = failed && (job.attempts < job.max_attempts || givesBack(policy, error));
+  const again = failed && (job.attempts < job.max_attempts || refunds(policy, error));
   return {
     job: String(job.id), // the application's pg may read a bigint as a BigInt, which JSON refuses
     admission: running.admission,
@@ -107,7 +107,7 @@ export function replacedJob(job: Job, admission: string): FinishedJob {
 
 /**
  * Describes a job whose task did not run, although Graphile Worker counts an attempt. It has spent no tokens. Perhaps only an
- * answer was lost, so whichever admission has its slot gives it back, unless the attempt before still runs.
+ * answer was lost, so whichever admission has its slot frees it, unless the attempt before still runs.
  */
 export function unstartedJob(job: Job, policy: AnyPolicy | undefined, error: UncountedRunError): FinishedJob {
   const stillRuns = error instanceof StillRunsError;
@@ -134,15 +134,15 @@ const UNCOUNTED_AFTER_S = 3;
 function uncountedRetry(job: Job, policy: AnyPolicy | undefined): Retry {
   const { id: _, task_identifier: task, priority, max_attempts: maxAttempts } = job;
   const { attempts: attempt, revision, key: jobKey } = job;
-  const again = { attempt, revision, jobKey, giveBack: true, after: UNCOUNTED_AFTER_S } as const;
+  const again = { attempt, revision, jobKey, refund: true, after: UNCOUNTED_AFTER_S } as const;
   return policy && policyDefinition(policy).retries === "restage"
     ? { ...again, task, priority, maxAttempts }
     : { ...again, native: true };
 }
 
 /** Whether this run does not count as an attempt. Of a batch, each part that failed must have said so. */
-function givesBack(policy: AnyPolicy, error: unknown): boolean {
-  if (!policyDefinition(policy).giveBackAttempt) return false;
+function refunds(policy: AnyPolicy, error: unknown): boolean {
+  if (!policyDefinition(policy).refundAttempt) return false;
   return isOf(BatchError, error) ? error.errors.every(retryAfterIn) : retryAfterIn(error) !== undefined;
 }
 
@@ -173,7 +173,7 @@ function retryOf(
     after: backoff ? backoff.afterMs / 1000 : Math.exp(Math.min(job.attempts, 10)),
     priority: backoff?.priority ?? job.priority,
     maxAttempts: job.max_attempts,
-    ...(givesBack(policy, error) && { giveBack: true, jobKey: job.key }),
+    ...(refunds(policy, error) && { refund: true, jobKey: job.key }),
     move,
   };
 }

@@ -8,7 +8,7 @@ export interface FlushContext {
   readonly engine: Engine;
   readonly logger: Logger;
   /** Whether a partition's own slot goes to its next job in the release itself. Default false: a pass does it. */
-  readonly handsOn?: () => boolean;
+  readonly passesOn?: () => boolean;
 }
 
 /** What became of a group of finished jobs. */
@@ -19,7 +19,7 @@ export interface Flushed {
   /** `may_end` of each part of the group: see `engine.release`. */
   readonly answers: readonly (number | null)[];
   /** Jobs that went in the releases themselves. */
-  readonly handedOn: readonly { readonly policy: string; readonly jobs: number }[];
+  readonly passedOn: readonly { readonly policy: string; readonly jobs: number }[];
   /** Whether a pass might let jobs go. */
   readonly wakes: boolean;
   /** Undefined: no failure, other than of single jobs, which are left to a sweep. */
@@ -33,13 +33,13 @@ export interface Flushed {
  * there, so that jobs that finish meanwhile go with the group; or when no client could be had.
  */
 export async function flush(
-  { withPgClient, engine, logger, handsOn }: FlushContext,
+  { withPgClient, engine, logger, passesOn }: FlushContext,
   consume: () => readonly Unreleased[],
 ): Promise<Flushed> {
   let group: readonly Unreleased[] = [];
   const again = new Set<Unreleased>();
   const answers: (number | null)[] = [];
-  const handedOn: { policy: string; jobs: number }[] = [];
+  const passedOn: { policy: string; jobs: number }[] = [];
   let wakes = false;
   const consumeGroup = () => {
     group = consume();
@@ -47,10 +47,10 @@ export async function flush(
   };
   const release = async (client: Queryable, part: readonly Unreleased[]) => {
     const jobs = part.map(({ job }) => job);
-    const { left_ids, may_end, handed_on } = await engine.release(client, jobs, { handsOn: handsOn?.() });
+    const { left_ids, may_end, passed_on } = await engine.release(client, jobs, { passesOn: passesOn?.() });
     if (may_end !== null) wakes = true;
-    answers.push(handed_on ? 0 : may_end); // who went has others behind it, who wait for its end
-    handedOn.push(...(handed_on ?? []));
+    answers.push(passed_on ? 0 : may_end); // who went has others behind it, who wait for its end
+    passedOn.push(...(passed_on ?? []));
     const left = new Set(left_ids);
     for (const one of part) if (!left.has(one.job.job)) again.delete(one);
   };
@@ -58,7 +58,7 @@ export async function flush(
   const leaveToSweep = (one: Unreleased, refusal: Error) => {
     again.delete(one);
     logger.warn(
-      `Could not release job ${one.job.job} of policy ${one.policy}, a sweep gives its slot back: ${refusal.message}`,
+      `Could not release job ${one.job.job} of policy ${one.policy}, a sweep frees its slot: ${refusal.message}`,
       { error: refusal },
     );
   };
@@ -70,9 +70,9 @@ export async function flush(
       if (!isOfEntries(error)) throw error;
       return divide(group, error, releasePart, leaveToSweep);
     });
-    return { group, again: [...again], answers, handedOn, wakes, failure: undefined };
+    return { group, again: [...again], answers, passedOn, wakes, failure: undefined };
   } catch (error) {
     if (group.length === 0) consumeGroup();
-    return { group, again: [...again], answers, handedOn, wakes, failure: { error } };
+    return { group, again: [...again], answers, passedOn, wakes, failure: { error } };
   }
 }

@@ -30,7 +30,7 @@ export function makeJobEnds(
     releaseUnstarted(job: Job, policy: AnyPolicy | undefined, error: UncountedRunError): Promise<void> {
       return releases.push({ ...unstartedJob(job, policy, error), ends: true }, policy?.identifier ?? "");
     },
-    /** A job without a slot ended. If it had replaced one with a slot under its key, that slot is given back. */
+    /** A job without a slot ended. If it had replaced one with a slot under its key, that slot is freed. */
     async releaseReplaced(job: Job): Promise<void> {
       try {
         const admission = await withPgClient((client) => engine.replacedAdmission(client, attemptOf(job)));
@@ -38,7 +38,7 @@ export function makeJobEnds(
         await releases.push(replacedJob(job, admission), "");
       } catch (error) {
         const { message } = error as Error;
-        const what = `Could not check which slot job ${job.id} occupied; a sweep gives it back`;
+        const what = `Could not check which slot job ${job.id} occupied; a sweep frees it`;
         logger.warn(`${what}: ${message}`, { error });
       }
     },

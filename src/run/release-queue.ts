@@ -10,8 +10,8 @@ import { BATCH, makeUnreleased, policiesOf, sleepAfter, stopSettling } from "./u
 
 /** How long a queue that is closed goes on trying. */
 const LAST_TRIES_MS = 3000;
-/** Who gives these slots back. */
-const LEFT_TO_SWEEP = "the next sweep of any worker, or utils.sweep(), gives their slots back";
+/** Who frees these slots. */
+const LEFT_TO_SWEEP = "the next sweep of any worker, or utils.sweep(), frees their slots";
 /** pg's error once the host has ended its pool: nobody can flush any more. */
 const POOL_ENDED = "Cannot use a pool after calling end on the pool";
 
@@ -146,11 +146,11 @@ async function flushGroup(
 }
 
 function report(
-  { group, again, handedOn, failure }: Flushed,
+  { group, again, passedOn, failure }: Flushed,
   durationMs: number,
   { logger, events, failures }: ReleaseContext & { readonly failures: FailureLog },
 ): void {
-  for (const { policy, jobs } of handedOn)
+  for (const { policy, jobs } of passedOn)
     emit(events, "dispatchPolicy:admit", { policy, shard: null, count: jobs });
   if (failure === undefined) {
     failures.succeeded();

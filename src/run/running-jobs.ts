@@ -11,9 +11,9 @@ export interface RunningJob {
   readonly admission: string;
   /** The id that it had in staging. Null: not known. */
   readonly stagedId: string | null;
-  /** False: it occupies the slot of the job that it replaced under its key, and only gives that slot back. */
+  /** False: it occupies the slot of the job that it replaced under its key, and only frees that slot. */
   readonly ownsSlot: boolean;
-  /** Null: not known, because the attempt before was cut short or the job was let in at its start. */
+  /** Null: not known, because the attempt before was cut short or the job was admitted at its start. */
   readonly lagMs: number | null;
   /** By `performance.now()`. */
   readonly startedAt: number;

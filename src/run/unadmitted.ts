@@ -9,7 +9,7 @@ import { timeOf } from "../timestamp.ts";
 import { attemptOf, specificationOf, traceOf } from "./fetched-job.ts";
 
 /** A flag on the event of a job that completed without running, because a copy of it is staged. Logs show it. */
-const TAKEN_OVER = "dispatch_policy:taken_over";
+const COPIED = "dispatch_policy:copied";
 
 /**
  * Asks the gates about a job that starts without an admission. If they deny it, a copy is staged. The caller then
@@ -38,13 +38,13 @@ export async function catchUnadmitted(
       unmanaged: bypasses ? "run" : unmanaged,
     }),
   );
-  if (caught.verdict === "taken_over") {
-    Object.assign(job, { flags: { ...job.flags, [TAKEN_OVER]: true } });
-    emit(events, "dispatchPolicy:takeOver", {
+  if (caught.verdict === "copied") {
+    Object.assign(job, { flags: { ...job.flags, [COPIED]: true } });
+    emit(events, "dispatchPolicy:copy", {
       policy: policy.identifier,
       jobId: String(job.id),
       stagedId: caught.stagedId as string,
-      setAside: unmanaged === "reject",
+      quarantined: unmanaged === "reject",
     });
   }
   return { ...caught, partition: batch.partitions[0]?.key };
@@ -94,6 +94,6 @@ const OUTCOMES = {
   enforce: "It waits for its gates. Add it with addPolicyJob to save a step",
   run: "It runs at once, and counts in flight. Add it with addPolicyJob, and it waits for its gates",
   reject:
-    "It is set aside and does not run, as each such job. Add jobs with addPolicyJob. " +
-    "Let those that were set aside go with rescheduleJobs, or remove them: staged_jobs.error names them",
+    "It is quarantined and does not run, as each such job. Add jobs with addPolicyJob. " +
+    "Let those that were quarantined go with rescheduleJobs, or remove them: staged_jobs.error names them",
 } as const;

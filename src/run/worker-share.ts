@@ -8,7 +8,7 @@ import { exactPayload } from "./unadmitted.ts";
 import { throwUnlessAway, UncountedRunError } from "./uncounted.ts";
 
 /** A flag on the event of a job that completed without running, because it is staged again. Logs show it. */
-const SENT_BACK = "dispatch_policy:sent_back";
+const REQUEUED = "dispatch_policy:requeued";
 /** If another transaction has a row locked, the job is asked about again after this. */
 const AGAIN_MS = 50;
 
@@ -30,12 +30,12 @@ export interface ShareContext {
 /** What a job that starts does with the share of its worker pool. */
 export interface InShare<S extends Starting> {
   readonly start: S;
-  /** Gives back what the job occupies of the share. It may be called again. */
+  /** Frees what the job occupies of the share. It may be called again. */
   readonly leave: () => void;
 }
 
 /**
- * Lets a job start only while its worker pool runs less than its share. A job for which there is no room is sent back: it is
+ * Lets a job start only while its worker pool runs less than its share. A job for which there is no room is requeued: it is
  * staged again, and completes without running. That is no failure, and costs no attempt.
  *
  * The check and the count stand in one step without an await, so two jobs that start at once cannot both take the last place.
@@ -54,7 +54,7 @@ export async function startInShare<S extends Starting>(
     const full = shares.filter((share) => !share.forced && pool.occupied(policy, share) >= share.max);
     if (full.length === 0) return { start, leave: pool.enter(policy, shares) };
     const sent = await withPgClient((client) =>
-      engine.sendBack(client, attemptOf(job), {
+      engine.requeue(client, attemptOf(job), {
         admission,
         gates: full.map(({ gate }) => gate),
         payload: exactPayload(job),
@@ -77,8 +77,8 @@ export async function startInShare<S extends Starting>(
 }
 
 function tell(job: Job, policy: AnyPolicy, { gate, key, max }: Share, events: EventSink): void {
-  Object.assign(job, { flags: { ...job.flags, [SENT_BACK]: true } });
-  emit(events, "dispatchPolicy:sendBack", {
+  Object.assign(job, { flags: { ...job.flags, [REQUEUED]: true } });
+  emit(events, "dispatchPolicy:requeue", {
     policy: policy.identifier,
     jobId: String(job.id),
     gate,

@@ -32,7 +32,7 @@ import { catchUnadmitted } from "./unadmitted.ts";
 import { StillRunsError, UncountedRunError, untilAnswered } from "./uncounted.ts";
 import { startInShare } from "./worker-share.ts";
 
-/** A fetched row counts as current for this long. Later, the job's slot may have been given back by hand. */
+/** A fetched row counts as current for this long. Later, the job's slot may have been freed by hand. */
 const BELIEVED_FOR_MS = 1000;
 const HANDLED = Symbol("handled by graphile-worker-dispatch-policy");
 
@@ -266,11 +266,11 @@ interface Start {
   readonly ownsSlot: boolean;
   /** When it was admitted, if another admission owns the slot by now: see `OccupiedSlot`. */
   readonly admitted?: string;
-  /** Its partition, if that was looked up, because a retry may have moved, or worked out for a job that was let in. */
+  /** Its partition, if that was looked up, because a retry may have moved, or worked out for a job that was admitted at its start. */
   readonly partition?: string | undefined;
   /** The mark of its partition, if that was not looked up. */
   readonly mark?: string | null;
-  /** Whether it was admitted before this start. False: it was let in at its start. */
+  /** Whether it was admitted before this start. False: it was admitted at its start. */
   readonly byTick: boolean;
   /** The attempt before was interrupted, so it is not known how long this one has waited. */
   readonly resumed?: boolean;
@@ -282,7 +282,7 @@ interface Start {
 
 /**
  * A first attempt whose row is unchanged costs no query. But the database is asked about a job that was fetched some time
- * ago, because an operator may have given its slot back since.
+ * ago, because an operator may have freed its slot since.
  *
  * It is also asked about each job of a policy with a `slotTimeout`, to record the start from which the timeout counts. The
  * time of the fetch would not do, because its answer may have been under way for long. And it is asked about each job of a
@@ -306,7 +306,7 @@ function tellStillRuns({ job, logger }: JobHelpers): void {
 
 /** The start of any other job, as the database has it. */
 async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start> {
-  // as a whole: if the answer that let the job in was lost, it has a slot by now
+  // as a whole: if the answer that admitted the job was lost, it has a slot by now
   const ask = (unanswered: number) =>
     untilAnswered(() => recorded(policy, helpers, observer, unanswered), helpers, helpers.abortSignal);
   let start = await ask(0);

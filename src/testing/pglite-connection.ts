@@ -75,14 +75,14 @@ export function makeConnection(session: Session): Duplex {
   });
 }
 
-/** Makes a function that takes messages. It hands them on as soon as the client waits for an answer. */
-function makeBatches(handOn: (batch: readonly Buffer[]) => void): (one: Buffer) => void {
+/** Makes a function that takes messages. It passes them on as soon as the client waits for an answer. */
+function makeBatches(passOn: (batch: readonly Buffer[]) => void): (one: Buffer) => void {
   let batch: Buffer[] = [];
   return (one) => {
     if (typeOf(one) === TERMINATE) return;
     batch.push(one);
     if (!ENDS_BATCH.has(typeOf(one))) return;
-    handOn(batch);
+    passOn(batch);
     batch = [];
   };
 }

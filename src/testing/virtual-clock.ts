@@ -3,7 +3,7 @@ import { advanceMs, type FixedClock, startMs } from "./fixed-clock.ts";
 
 /** The clock of this process and of its PGlite. It stands still until a test moves it. */
 export interface VirtualClock extends FixedClock, Disposable {
-  /** Gives the process its own clock back. */
+  /** Gives the process its own clock again. */
   restore(): void;
 }
 

@@ -126,7 +126,7 @@ study(
         ["nobody ticking", null, null, null],
         ["budget", "tick_budget", null, null],
         ["ahead", "ahead_full", "ahead", null],
-        ["set aside", "set_aside", null, null],
+        ["quarantine", "quarantined", null, null],
         ["waiting for its key", "waiting_key", null, null],
       ],
     );

@@ -215,7 +215,7 @@ export class Fleet {
     } else if ("unrecorded" in news) member.unrecorded.push(Date.now());
     else if ("pool" in news) this.outsiders.push(news.pool);
     else if ("swept" in news) this.#judge.swept(news.swept);
-    else if ("sentBack" in news) this.#judge.sentBack++;
+    else if ("requeued" in news) this.#judge.requeued++;
     else if ("tick" in news) member.openTicks += news.tick === "open" ? 1 : -1;
     else if ("intends" in news) this.#judge.intends(news.intends);
     else if ("callback" in news) this.#judge.grouped(news.callback, news.of);

@@ -130,13 +130,13 @@ class Course {
     this.judge.conclude();
   }
 
-  tookOver(
+  wasCopied(
     job: string,
     copy: string,
     more: { staged?: string; by?: Process; createdAt?: number } = {},
   ): void {
     const { staged = null, by, createdAt = Number.NaN } = more;
-    this.judge.tookOver({ job, staged, copy, by, at: this.#now, createdAt });
+    this.judge.wasCopied({ job, staged, copy, by, at: this.#now, createdAt });
   }
 }
 
@@ -149,7 +149,7 @@ const COUNTS: JobGroup = {
 
 const COPY = { job: "another job", attempt: 1, staged: "copy" };
 /** It keeps its staged id, and gets another row of Graphile Worker's. */
-const SENT_BACK = { job: "another job", staged: "staged 1" };
+const REQUEUED = { job: "another job", staged: "staged 1" };
 
 /** By the kind of problem; each course plays with and without its fault. */
 const FAULTS: Record<Problem, Record<string, Play>> = {
@@ -212,7 +212,7 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       it.judge.switchedOff(planted ? "call" : "work");
       it.startMany(CAPS.account + 1);
     },
-    "a run that was let in at its start after its policy was off": (it, planted) => {
+    "a run that was admitted at its start after its policy was off": (it, planted) => {
       it.judge.switchedOff("work");
       it.pass(1);
       it.judge.switchedOn("work");
@@ -402,24 +402,24 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       if (planted) it.start("then", { job: "another job", staged: "another", group: COUNTS })();
       it.judge.conclude();
     },
-    "another job, which was not handed back": (it, planted) => {
+    "another job, which was not unstaged": (it, planted) => {
       const off = () => {
         it.kill();
         if (!planted) it.judge.switchedOff("work");
       };
       it.runTwice(off, { ...COPY, staged: COPY.job });
     },
-    "a copy of another job, which was not handed back": (it, planted) => {
+    "a copy of another job, which was not unstaged": (it, planted) => {
       const off = () => {
         it.kill();
         it.judge.switchedOff("work");
         it.pass(1);
         it.judge.switchedOn("work");
-        it.tookOver(COPY.job, COPY.staged, { createdAt: planted ? 1_000_102 : 1_000_101 });
+        it.wasCopied(COPY.job, COPY.staged, { createdAt: planted ? 1_000_102 : 1_000_101 });
       };
       it.runTwice(off, COPY);
     },
-    "an adopted job, which was not handed back": (it, planted) => {
+    "an adopted job, which was not unstaged": (it, planted) => {
       const off = () => {
         it.kill();
         it.judge.switchedOff("work");
@@ -429,44 +429,44 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       };
       it.runTwice(off, COPY);
     },
-    "a copy that no take-over explains": (it, planted) => {
+    "a copy that no copy explains": (it, planted) => {
       it.runTwice(() => {
         it.kill();
-        if (!planted) it.tookOver("job of 1", "copy");
+        if (!planted) it.wasCopied("job of 1", "copy");
       }, COPY);
     },
     "a copy of another job": (it, planted) => {
       it.runTwice(() => {
         it.kill();
-        it.tookOver(planted ? "job of 2" : "job of 1", "copy");
+        it.wasCopied(planted ? "job of 2" : "job of 1", "copy");
       }, COPY);
     },
     "a copy of a copy that does not lead back to the job": (it, planted) => {
       it.runTwice(() => {
         it.kill();
-        it.tookOver("job of 1", "first copy");
-        it.tookOver("job of the first copy", "copy", planted ? {} : { staged: "first copy" });
+        it.wasCopied("job of 1", "first copy");
+        it.wasCopied("job of the first copy", "copy", planted ? {} : { staged: "first copy" });
       }, COPY);
     },
-    "a job that was sent back from another one's row": (it, planted) => {
+    "a job that was requeued from another one's row": (it, planted) => {
       it.runTwice(() => {
         it.kill();
-        it.tookOver(planted ? "job of 2" : "job of 1", "staged 1", { staged: "staged 1" });
-      }, SENT_BACK);
+        it.wasCopied(planted ? "job of 2" : "job of 1", "staged 1", { staged: "staged 1" });
+      }, REQUEUED);
     },
-    "a job that was sent back twice, and had run well before": (it, planted) => {
+    "a job that was requeued twice, and had run well before": (it, planted) => {
       it.runTwice(() => {
         if (!planted) it.kill();
-        for (const job of ["job of 1", "row between"]) it.tookOver(job, "staged 1", { staged: "staged 1" });
-      }, SENT_BACK);
+        for (const job of ["job of 1", "row between"]) it.wasCopied(job, "staged 1", { staged: "staged 1" });
+      }, REQUEUED);
     },
-    "an original that an outsider runs after its copy, though the worker that took it over was well": (
+    "an original that an outsider runs after its copy, though the worker that copied it was well": (
       it,
       planted,
     ) => {
       const by = new Process();
       it.stage("1");
-      it.tookOver("job", "copy", { by });
+      it.wasCopied("job", "copy", { by });
       it.pass(100);
       if (!planted) it.kill(by);
       it.start("1", { job: "job of the copy", staged: "copy" })();
@@ -474,11 +474,11 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       it.start("1", { of: new Process(), job: "job", staged: "job", attempt: 2, outside: true })();
       it.judge.conclude();
     },
-    "a take-over of a job that ran well, by a process that was never stopped": (it, planted) => {
+    "a copy of a job that ran well, by a process that was never stopped": (it, planted) => {
       it.runTwice(() => {
         const by = new Process();
         if (!planted) it.stopForLong(by);
-        it.tookOver("job of 1", "copy", { by });
+        it.wasCopied("job of 1", "copy", { by });
       }, COPY);
     },
   },
@@ -559,8 +559,8 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       if (!planted) it.group({ ends: ["1", "2"] });
       it.judge.groupsEnded();
     },
-    "no job that a full worker pool has sent back": (it, planted) => {
-      it.judge.sentBack = planted ? 0 : 1;
+    "no job that a full worker pool has requeued": (it, planted) => {
+      it.judge.requeued = planted ? 0 : 1;
       it.judge.sharesWereFull();
     },
     "definitions that did not change": (it, planted) => {

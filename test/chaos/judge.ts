@@ -50,12 +50,12 @@ export interface Suspect {
   readonly buried: number[];
 }
 
-/** A job that was not run, but copied, or sent back because its worker pool ran its share already. */
-export interface TakeOver {
+/** A job that was not run, but copied, or requeued because its worker pool ran its share already. */
+export interface Copied {
   readonly job: string;
   /** Its own staged id; null: it was added past its policy. */
   readonly staged: string | null;
-  /** The staged id of the copy. A job that is sent back keeps its own. */
+  /** The staged id of the copy. A job that is requeued keeps its own. */
   readonly copy: string;
   readonly by: Suspect | undefined;
   readonly at: number;
@@ -107,13 +107,13 @@ export class Judge {
   /** The jobs of each callback's group. */
   readonly #groups = new Map<string, readonly string[]>();
   readonly #called = new Set<string>();
-  /** By the staged id of the copy. A job may be sent back several times. */
-  readonly #takeOvers = new Map<string, TakeOver[]>();
+  /** By the staged id of the copy. A job may be requeued several times. */
+  readonly #copies = new Map<string, Copied[]>();
   /** Staged ids of copies that a process made after it was stopped for long, of jobs it had fetched before. */
   readonly #lateCopies = new Set<string>();
   /** When adopted jobs were added to Graphile Worker, by the id that they kept in staging. */
   readonly #adopted = new Map<string, number>();
-  /** When policies were switched off: jobs are admitted past their gates, and may be handed back. */
+  /** When policies were switched off: jobs are admitted past their gates, and may be unstaged. */
   readonly #off: { readonly task: TaskName; readonly from: number; to: number }[] = [];
   readonly #problems = new Map<string, number>();
   #limits = new LimitsInForce();
@@ -126,7 +126,7 @@ export class Judge {
   besideDead = 0;
   duplicates = 0;
   /** How many jobs came back from worker pools that ran their share already. */
-  sentBack = 0;
+  requeued = 0;
 
   /** `now`: the time in milliseconds; tests give their own clock. */
   constructor(now: () => number = Date.now) {
@@ -177,9 +177,9 @@ export class Judge {
     return this.#called.size;
   }
 
-  tookOver(takeOver: TakeOver): void {
-    const { copy, by, at } = takeOver;
-    getOr(this.#takeOvers, copy, () => []).push(takeOver);
+  wasCopied(copied: Copied): void {
+    const { copy, by, at } = copied;
+    getOr(this.#copies, copy, () => []).push(copied);
     if (by?.longStops.some(({ from }) => from <= at)) this.#lateCopies.add(copy);
   }
 
@@ -251,7 +251,7 @@ export class Judge {
 
   /** No worker pool had to keep its share. */
   sharesWereFull(): void {
-    if (this.sentBack === 0) this.fail("weak", "no worker pool has sent a job back");
+    if (this.requeued === 0) this.fail("weak", "no worker pool has requeued a job");
   }
 
   started(of: Suspect, execution: Execution): void {
@@ -447,7 +447,7 @@ export class Judge {
     for (const { name } of scopesOf(run)) this.#inScope.set(name, this.#inScope.get(name)! - 1);
   }
 
-  /** Whether it was admitted, or let in at its start, while its policy was switched off. */
+  /** Whether it was admitted, or admitted at its start, while its policy was switched off. */
   #isUngoverned(run: Run): boolean {
     const { task, createdAt, admittedAt } = run;
     if (admittedAt === null) return this.#startsWhileOff(run);
@@ -464,8 +464,8 @@ export class Judge {
     return this.#off.some((off) => off.task === task && lockedAt <= off.to && startedAt >= off.from);
   }
 
-  /** Whether a job that was added to Graphile Worker then may be one that was handed back, under a new id. */
-  #isHandedBack(createdAt: number): boolean {
+  /** Whether a job that was added to Graphile Worker then may be one that was unstaged, under a new id. */
+  #isUnstaged(createdAt: number): boolean {
     return this.#off.some(({ from, to }) => createdAt >= from && createdAt <= to);
   }
 
@@ -474,8 +474,8 @@ export class Judge {
     const same = before.job === after.job;
     if (this.#isLeftOriginal(after, before) || this.#isLeftOriginal(before, after)) return true;
     if (same && isGivenAway(after)) return true; // fetched first, started late
-    // after an uninstall, and handed back, a copy is a job like any other
-    const isFromIt = after.outside || this.#isHandedBack(after.createdAt);
+    // after an uninstall, and unstaged, a copy is a job like any other
+    const isFromIt = after.outside || this.#isUnstaged(after.createdAt);
     if (same ? after.attempt <= before.attempt : !isFromIt && !this.#isCopy(after.staged, before.job))
       return false;
     if (before.ok === false || isGivenAway(before) || this.#lateCopies.has(after.staged)) return true;
@@ -483,26 +483,26 @@ export class Judge {
   }
 
   /**
-   * An original that a worker without the package runs beside its copy: the process that took it over died, or gave up,
+   * An original that a worker without the package runs beside its copy: the process that copied it died, or gave up,
    * before it could complete it.
    */
   #isLeftOriginal(original: Run, copy: Run): boolean {
-    const takeOver = this.#takeOvers.get(copy.staged)?.find(({ job }) => job === original.job);
-    if (!original.outside || !takeOver?.by) return false;
-    return isInTrouble(takeOver.by, takeOver.at, takeOver.at, original.startedAt);
+    const copied = this.#copies.get(copy.staged)?.find(({ job }) => job === original.job);
+    if (!original.outside || !copied?.by) return false;
+    return isInTrouble(copied.by, copied.at, copied.at, original.startedAt);
   }
 
   /**
-   * Whether it is a copy of the job, or of a copy that was itself taken over, or handed back and maybe adopted again. A job
-   * that was sent back is a copy of each row of Graphile Worker's that it has had.
+   * Whether it is a copy of the job, or of a copy that was itself copied, or unstaged and maybe adopted again. A job
+   * that was requeued is a copy of each row of Graphile Worker's that it has had.
    */
   #isCopy(staged: string, job: string): boolean {
     const ids = new Set([staged]);
     for (const id of ids) {
-      if (this.#isHandedBack(this.#adopted.get(id) ?? Number.NaN)) return true;
-      for (const takeOver of this.#takeOvers.get(id) ?? []) {
-        if (takeOver.job === job || this.#isHandedBack(takeOver.createdAt)) return true;
-        if (takeOver.staged !== null) ids.add(takeOver.staged); // the loop comes to it
+      if (this.#isUnstaged(this.#adopted.get(id) ?? Number.NaN)) return true;
+      for (const copied of this.#copies.get(id) ?? []) {
+        if (copied.job === job || this.#isUnstaged(copied.createdAt)) return true;
+        if (copied.staged !== null) ids.add(copied.staged); // the loop comes to it
       }
     }
     return false;

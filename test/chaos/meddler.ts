@@ -1,5 +1,5 @@
 // Other hands on the jobs: Graphile Worker's own verbs, jobs added with the flags of others, many jobs added past a policy
-// at once, an operator who adopts, sets limits by context, or switches a policy off and hands jobs back, and an application that
+// at once, an operator who adopts, sets limits by context, or switches a policy off and unstages jobs, and an application that
 // leaves transactions open with whatever it has touched.
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
@@ -37,7 +37,7 @@ function shuffled(): string {
   return `md5(id::text || '${chance.below(2 ** 31)}')`;
 }
 
-/** Puts waiting jobs off or forward, also failed ones that are parked. */
+/** Postpones waiting jobs or forward, also failed ones that are parked. */
 async function native(): Promise<void> {
   const schema = chance.pick(["graphile_worker", "dispatch_policy"]);
   const change = chance.pick(["run_at => now()", "run_at => now() + interval '300 ms'", "priority => 1"]);
@@ -112,7 +112,7 @@ async function switchOff(): Promise<void> {
   const isOff = await run("select * from dispatch_policy.switch_policy($1, false)", [task]);
   for (let steps = isOff ? chance.below(4) : 0; steps > 0; steps--) {
     await delay(chance.between(0, LONGEST_OFF_MS));
-    await run("select * from dispatch_policy.hand_back($1, count => $2)", [task, 1 + chance.below(20)]);
+    await run("select * from dispatch_policy.unstage($1, count => $2)", [task, 1 + chance.below(20)]);
   }
   await delay(chance.between(0, LONGEST_OFF_MS));
   await switchOn(task);

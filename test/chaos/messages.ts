@@ -30,7 +30,7 @@ export interface Execution {
   readonly attempt: number;
   readonly staged: string;
   readonly createdAt: number;
-  /** Null: it was let in at its start. */
+  /** Null: it was admitted at its start. */
   readonly admittedAt: number | null;
   /** When its worker fetched it. */
   readonly lockedAt: number;
@@ -50,7 +50,7 @@ export type News =
   | { readonly pool: string }
   | { readonly swept: Repaired }
   /** A job came back from this worker pool, which runs its share already. */
-  | { readonly sentBack: true }
+  | { readonly requeued: true }
   | { readonly tick: "open" | "closed" }
   /** Ids that a transaction is about to stage; what becomes of it follows. */
   | { readonly intends: readonly string[] }

@@ -1,5 +1,5 @@
 // A worker without the package, as it runs beside others while a deployment goes through, and after an uninstall. It knows
-// no limits: it starts jobs that were added past their policies, and gives no slots back.
+// no limits: it starts jobs that were added past their policies, and frees no slots.
 import { EventEmitter } from "node:events";
 import { Logger, run, type WorkerEvents } from "graphile-worker";
 import pg from "pg";

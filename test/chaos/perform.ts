@@ -40,7 +40,7 @@ function execution(
 ): Execution {
   return {
     ...{ n, id, task, account, job: job.id, attempt: job.attempts },
-    // one that is let in later gets another staged id: its flag says which staged job it was
+    // one that is admitted later gets another staged id: its flag says which staged job it was
     staged: ticketOf(job)?.stagedId ?? own?.stagedId ?? job.id,
     createdAt: job.created_at.getTime(),
     admittedAt: own?.admittedAt?.getTime() ?? null,

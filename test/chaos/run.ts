@@ -9,12 +9,12 @@ import { silent } from "../helpers/silent.ts";
 import { type FaultName, plant } from "../races/race/faults.ts";
 import { tellBurials } from "./burials.ts";
 import { Conductor, type Deeds } from "./conductor.ts";
+import { adoptions, copies } from "./copies.ts";
 import { Fleet } from "./fleet.ts";
 import { Judge } from "./judge.ts";
 import { leftovers, whatWaits } from "./leftovers.ts";
 import { otherLimits, readLimits } from "./limits.ts";
-import { logBurials, logLimits, logTakeOvers } from "./tables.ts";
-import { adoptions, takeOvers } from "./take-overs.ts";
+import { logBurials, logCopies, logLimits } from "./tables.ts";
 import { unlockOutsiders, wayOut } from "./way-out.ts";
 import {
   accounts,
@@ -67,7 +67,7 @@ export interface Verdict {
   /** How many callbacks of job groups have run. */
   readonly callbacks: number;
   /** How many jobs came back from worker pools that ran their share already. */
-  readonly sentBack: number;
+  readonly requeued: number;
   readonly met: Readonly<Record<string, number>>;
   readonly mostAtOnce: number;
   /** Of an account with a limit by context. */
@@ -101,7 +101,7 @@ async function inDatabase(
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent }); // declares the policies
   const { region, max } = LIMITED;
   await utils.setLimit({ policy: "work", gate: "concurrency", where: { region }, set: { max } });
-  await logTakeOvers(database.pool);
+  await logCopies(database.pool);
   await logBurials(database.pool);
   await logLimits(database.pool);
   if (fault) await plant(database, fault);
@@ -154,7 +154,7 @@ async function inDatabase(
       deeds,
       definitions,
       callbacks: judge.called,
-      sentBack: judge.sentBack,
+      requeued: judge.requeued,
       met: fleet.met,
     },
     ...{ mostAtOnce: judge.most("work all"), drainedInSeconds },
@@ -197,7 +197,7 @@ async function calm(
   judge.sweptAtTheEnd((await utils.sweep()).repaired);
   judge.left(await leftovers(database.pool));
   await tellBurials(database.pool, fleet.lives);
-  for (const one of await takeOvers(database.pool, fleet.lives)) judge.tookOver(one);
+  for (const one of await copies(database.pool, fleet.lives)) judge.wasCopied(one);
   for (const one of await adoptions(database.pool)) judge.adopted(one);
   return seconds;
 }

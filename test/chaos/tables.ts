@@ -76,14 +76,14 @@ export async function logBurials(pool: pg.Pool): Promise<void> {
       execute function chaos_log_burial();`);
 }
 
-/** Read by takeOvers and adoptions in take-overs.ts. */
-export async function logTakeOvers(pool: pg.Pool): Promise<void> {
+/** Read by copies and adoptions in copies.ts. */
+export async function logCopies(pool: pg.Pool): Promise<void> {
   await pool.query(`
-    create table public.chaos_take_overs (
+    create table public.chaos_copies (
       job text, staged text, copy text, life int, created_at timestamptz, at timestamptz default clock_timestamp());
-    create function chaos_log_take_over() returns trigger language plpgsql as $$
+    create function chaos_log_copy() returns trigger language plpgsql as $$
     begin
-      insert into public.chaos_take_overs (job, staged, copy, life, created_at)
+      insert into public.chaos_copies (job, staged, copy, life, created_at)
       select new.job_id, dispatch_policy_internal._staged_id_of(j.flags), new.staged_id, current_setting('application_name')::int,
         j.created_at
       from graphile_worker.jobs j where j.id = new.job_id;
@@ -98,8 +98,8 @@ export async function logTakeOvers(pool: pg.Pool): Promise<void> {
     create trigger chaos_log_adoption after insert on ${nameOf("staged_jobs")}
       for each row when (new.id < 1000000000000000 and new.parked_job_id is null)
       execute function chaos_log_adoption();
-    create trigger chaos_log_take_over after insert or update of staged_id on ${nameOf("taken_over_jobs")}
-      for each row when (new.staged_id is not null) execute function chaos_log_take_over();`);
+    create trigger chaos_log_copy after insert or update of staged_id on ${nameOf("copied_jobs")}
+      for each row when (new.staged_id is not null) execute function chaos_log_copy();`);
 }
 
 /** What each partition allows, by gate. */

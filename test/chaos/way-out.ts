@@ -8,9 +8,9 @@ import type { TestDatabase } from "../helpers/database.ts";
 import type { Random } from "../helpers/random.ts";
 import { until } from "../helpers/until.ts";
 import { tellBurials } from "./burials.ts";
+import { adoptions, copies } from "./copies.ts";
 import type { Fleet } from "./fleet.ts";
 import type { Judge } from "./judge.ts";
-import { adoptions, takeOvers } from "./take-overs.ts";
 import { STALE_AFTER_MS, TASKS } from "./world.ts";
 
 const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
@@ -35,7 +35,7 @@ export async function wayOut(stage: Stage): Promise<number | null> {
   await fleet.end([...fleet.members].filter(({ role }) => role !== "worker"));
   await fleet.killAll();
   await tellBurials(pool, fleet.lives);
-  for (const one of await takeOvers(pool, fleet.lives)) judge.tookOver(one);
+  for (const one of await copies(pool, fleet.lives)) judge.wasCopied(one);
   for (const one of await adoptions(pool)) judge.adopted(one);
   await until("every pool counts as dead", async () => (await count(stage, LIVING)) === 0, {
     withinMs: STALE_AFTER_MS * 4,

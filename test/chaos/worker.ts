@@ -15,13 +15,13 @@ const mode = Object.values(MODES)[orders.place % Object.keys(MODES).length];
 const pool = new pg.Pool({
   connectionString: orders.url,
   max: CONNECTIONS,
-  application_name: String(orders.life), // by which the log of take-overs knows it
+  application_name: String(orders.life), // by which the log of copies knows it
 });
 pool.on("error", () => {});
 pool.on("connect", (client) => client.on("error", () => {}));
 const events: WorkerEvents = new EventEmitter();
 policyEvents(events).on("dispatchPolicy:sweep", ({ repaired }) => tell({ swept: repaired as never }));
-policyEvents(events).on("dispatchPolicy:sendBack", () => tell({ sentBack: true }));
+policyEvents(events).on("dispatchPolicy:requeue", () => tell({ requeued: true }));
 events.on("pool:fatalError", () => tell({ unrecorded: true }));
 const logger = new Logger((scope) => (level, message) => {
   if (process.env.CHAOS_LOG && level !== "info" && level !== "debug" && !message.includes("on purpose")) {

@@ -21,7 +21,7 @@ export interface Limits {
   readonly caps: { readonly account: number; readonly region: number | null; readonly all: number };
   /** Tokens per second and in the bucket, by scope. */
   readonly rates: Readonly<Record<"account" | "all", { readonly rate: number; readonly capacity: number }>>;
-  /** For how long calls that the throttles deny are put off. Null: they wait. */
+  /** For how long calls that the throttles deny are postponed. Null: they wait. */
   readonly delay: "1 second" | null;
   /** Whether work with the earliest deadline goes first. Else it goes in the usual order. */
   readonly byDeadline: boolean;
@@ -129,7 +129,7 @@ const callOf = ({ rates: { account, all }, delay }: Limits, version: number) =>
 
 /**
  * Shares of worker pools, in a policy of its own. With a share, each start of work would ask the database. And a full pool
- * would send back what a pass admits too much, so nobody would see that.
+ * would requeue what a pass admits too much, so nobody would see that.
  */
 const renderOf = ({ share }: Limits, version: number) =>
   definePolicy("render", {

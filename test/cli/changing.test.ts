@@ -285,7 +285,7 @@ test("a sweep deletes old rows only if the configuration says how old", async (t
   t.is(await audited(), 0);
 });
 
-test("the way in and out: adopt, hand-back, migrate", async (t) => {
+test("the way in and out: adopt, unstage, migrate", async (t) => {
   const { cli, pool } = await world(t);
   await pool.query("select graphile_worker.add_job('make_report', '{\"tenant\": \"a\"}')");
   t.like(await cli("adopt", "--task", "make_report", "--dry-run"), {
@@ -299,13 +299,10 @@ test("the way in and out: adopt, hand-back, migrate", async (t) => {
     stdout: "make_report: no job is left to adopt.\n",
     code: 0,
   });
-  t.regex(
-    (await cli("hand-back", "--policy", "make_report")).stderr,
-    /^hand-back: policy 'make_report' is on/,
-  );
+  t.regex((await cli("unstage", "--policy", "make_report")).stderr, /^unstage: policy 'make_report' is on/);
   await cli("disable", "--policy", "make_report", "--yes");
-  t.like(await cli("hand-back", "--policy", "make_report"), {
-    ...{ stdout: 'Handed back 1 of 1 waiting job of policy "make_report".\n', code: 0 },
+  t.like(await cli("unstage", "--policy", "make_report"), {
+    ...{ stdout: 'Unstaged 1 of 1 waiting job of policy "make_report".\n', code: 0 },
   });
   t.like(await cli("enable", "--policy", "make_report"), { stdout: "Policy make_report is on.\n", code: 0 });
   t.like(await cli("migrate"), { stdout: "Schemas are up to date.\n", stderr: "", code: 0 });

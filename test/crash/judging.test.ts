@@ -89,7 +89,7 @@ test("a pool waits for its own workerStaleAfter, however short the judge's", asy
   t.deepEqual(await sweep(world), { pools: 0, jobs: 0 });
 });
 
-test("a late end of an unlocked attempt gives nothing back, in one flush with the later one or alone", async (t) => {
+test("a late end of an unlocked attempt frees nothing, in one flush with the later one or alone", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
   await world.stage(["a", "a", "a"]);
   await world.passes();

@@ -61,7 +61,7 @@ test("each process runs its share, also one that comes, and the jobs of one that
       const { rows } = await database.pool.query(
         "select in_flight from dispatch_policy.limiters where gate = 'concurrency'",
       );
-      return rows[0].in_flight <= 2 * SHARE; // the others have sent its jobs back
+      return rows[0].in_flight <= 2 * SHARE; // the others have requeued its jobs
     },
     SOON,
   );

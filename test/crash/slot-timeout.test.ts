@@ -1,4 +1,4 @@
-// A job that hangs in a live process gives its slot back, by itself or by an operator.
+// A job that hangs in a live process frees its slot, by itself or by an operator.
 import test from "ava";
 import { ArgumentError, concurrency, definePolicy } from "../../src/index.ts";
 import { runCommand } from "../helpers/command.ts";
@@ -22,7 +22,7 @@ function hands() {
   return { ends, task, endAll };
 }
 
-test("slotTimeout: the next job starts, and the late end of the first gives nothing back", async (t) => {
+test("slotTimeout: the next job starts, and the late end of the first frees nothing", async (t) => {
   const policy = definePolicy("work", { ...options, slotTimeout: "1 hour" });
   const { ends, task } = hands();
   const worker = await startWorker(t, {
@@ -105,7 +105,7 @@ test("slotTimeout: a job that lost its slot in a local queue does not start with
   await first.utils.addJob("busy", {});
   await until("it is busy", () => busy.ends.length === 1);
   await first.utils.addJob(policy, account);
-  await until("its slot is given back while it waits in the queue", async () => {
+  await until("its slot is freed while it waits in the queue", async () => {
     const { n } = await first.row(
       "select count(*)::int as n from dispatch_policy.audit where verb = 'release_slots'",
     );
@@ -165,7 +165,7 @@ test("releaseSlots: a job that lost its slot in a local queue, and starts later,
   await first.everythingIsReleased();
 });
 
-test("releaseSlots: the job goes on, its slot is free, its end gives nothing back", async (t) => {
+test("releaseSlots: the job goes on, its slot is free, its end frees nothing", async (t) => {
   const policy = definePolicy("work", options);
   const { ends, task } = hands();
   const worker = await startWorker(t, { policies: [policy], tasks: { work: task } });
@@ -217,7 +217,7 @@ test("releaseSlots: a job that another transaction has locked keeps its slots, a
   t.deepEqual(await worker.utils.releaseSlots({ jobId }), { matched: 1, changed: 1 });
 });
 
-test("a failed job whose slot was given back meanwhile takes one again for its next attempt", async (t) => {
+test("a failed job whose slot was freed meanwhile takes one again for its next attempt", async (t) => {
   const policy = definePolicy("work", { ...options, backoff: () => "1 ms" });
   let fail: (error: Error) => void = () => {};
   const { ends, task } = hands();

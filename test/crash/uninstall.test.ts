@@ -99,7 +99,7 @@ test("killed while another session's jobs keep it from the end, it loses nothing
   const last = (await it.table("staged_jobs").all({}, "id")).slice(-7).map(({ id }) => id);
   await it.table("staged_jobs", other).lock({ id: last });
   const uninstall = command(t, it);
-  await until("all others are handed back", async () => (await it.staged()) === 7);
+  await until("all others are unstaged", async () => (await it.staged()) === 7);
   uninstall.kill();
   await uninstall.ended;
   // PostgreSQL goes on with the statement under way, and commits it if it gets its locks
@@ -114,6 +114,6 @@ test("killed while another session's jobs keep it from the end, it loses nothing
   await other.query("commit");
   const again = command(t, it);
   t.is((await again.ended)[0], 0, again.said());
-  t.regex(again.said(), /Handed back 7 waiting jobs to Graphile Worker, of which 0 had failed before\./);
+  t.regex(again.said(), /Unstaged 7 waiting jobs, of which 0 had failed before\./);
   t.deepEqual(await counts(it), ALL);
 });

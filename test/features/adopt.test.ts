@@ -169,7 +169,7 @@ test("one that was in flight at an uninstall is adopted once the package is ther
   t.is((await utils.tick()).admitted, 1);
 });
 
-test("one that failed and was handed back is adopted again, with its id and its attempts", async (t) => {
+test("one that failed and was unstaged is adopted again, with its id and its attempts", async (t) => {
   const { pool, utils } = await world(t);
   await utils.addJob("work", { account: "a" } as never);
   await utils.tick({ policy: "work" });
@@ -178,7 +178,7 @@ test("one that failed and was handed back is adopted again, with its id and its 
   await workerTable(pool).set({ attempts: 1, last_error: "oops", run_at: later });
   t.is((await utils.sweep()).repaired.jobs, 1);
   await utils.disable({ policy: "work" });
-  t.like(await utils.handBack({ policy: "work" }), { changed: 1 });
+  t.like(await utils.unstage({ policy: "work" }), { changed: 1 });
   await utils.enable({ policy: "work" });
   t.deepEqual(await utils.adopt({ task: "work" }), { matched: 1, changed: 1 });
   t.deepEqual(await utils.adopt({ task: "work" }), { matched: 0, changed: 0 });
@@ -359,7 +359,7 @@ test("only the jobs of a task whose policy is declared and switched on are adopt
   t.regex(off.message, /switched off/);
 });
 
-test("a policy that is switched off gives adopted jobs back to Graphile Worker", async (t) => {
+test("a policy that is switched off gives adopted jobs to Graphile Worker again", async (t) => {
   const { pool, utils, past } = await world(t);
   for (let n = 0; n < 3; n++) await past({ account: "a" });
   const tried = await past({ account: "a" });
@@ -488,7 +488,7 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
   await isHeld();
   const since = performance.now();
   await until("it leads", async () => (await table(pool, "leases").count()) > 0);
-  // If a row was locked for a moment, a caught job was taken over. Its copy is not fetched before the step ends.
+  // If a row was locked for a moment, a caught job was copied. Its copy is not fetched before the step ends.
   let copies = 0;
   await until(
     "those that were caught have run and are released, but copies",

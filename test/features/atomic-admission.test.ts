@@ -40,7 +40,7 @@ for (const via of VIAS) {
     });
   }
 
-  test(`scenario 10: one poisonous job among 20 good ones is set aside (${via})`, async (t) => {
+  test(`scenario 10: one poisonous job among 20 good ones is quarantined (${via})`, async (t) => {
     const it = await scenario(t, { gates: [wideThrottle] }, { via });
     const accept = await refusePayloads(it.pool, "indigestible");
     await it.stage("10@k");
@@ -49,10 +49,10 @@ for (const via of VIAS) {
     await it.tick();
     t.is((await it.inFlight()).length, 20);
     t.is(await jobsInWorker(it), 20);
-    const [aside, ...others] = await it.rows("select * from dispatch_policy.staged_jobs");
+    const [refused, ...others] = await it.rows("select * from dispatch_policy.staged_jobs");
     t.deepEqual(others, []);
-    t.like(aside, { id: bad?.id, reason: "set_aside" });
-    t.regex(aside.error, /indigestible/);
+    t.like(refused, { id: bad?.id, reason: "quarantined" });
+    t.regex(refused.error, /indigestible/);
     t.true((await it.limiter("throttle")).tokens <= 9980.01);
 
     await accept();
@@ -101,7 +101,7 @@ test("scenario 10: poisonous jobs staged last, and more of them than good ones",
   const { admitted } = await it.tick();
   t.is(admitted, 20, "in the same pass");
   const reasons = await it.rows("select distinct reason from dispatch_policy.staged_jobs");
-  t.deepEqual(reasons, [{ reason: "set_aside" }]);
+  t.deepEqual(reasons, [{ reason: "quarantined" }]);
   t.deepEqual(await it.inFlightBy(), { k: 20 });
 });
 
@@ -116,7 +116,7 @@ test("scenario 10: fifty partitions of poisonous jobs do not hide the good ones 
   t.is(admitted, 5);
 });
 
-test("scenario 10: nothing but poisonous jobs, two of them, are set aside", async (t) => {
+test("scenario 10: nothing but poisonous jobs, two of them, are quarantined", async (t) => {
   const it = await scenario(t, { gates: [wideThrottle] });
   const accept = await refusePayloads(it.pool, "");
   await it.stage("1@a 1@b");

@@ -235,7 +235,7 @@ test("busy: a paused partition's jobs wait, and so do those beyond a budget", as
 const DELAY = { delay: "30 seconds" } as const;
 
 for (const via of VIAS) {
-  test(`scenario 38: a job that meets its gates busy is put off, and one that comes when they have room goes (${via})`, async (t) => {
+  test(`scenario 38: a job that meets its gates busy is postponed, and one that comes when they have room goes (${via})`, async (t) => {
     const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })], whenBusy: DELAY }, { via });
     const [, second] = await it.stage("2@a");
     t.like(await it.tick(), { admitted: 1, dropped: 0, denied: { concurrency_full: 1 } });
@@ -251,7 +251,7 @@ for (const via of VIAS) {
       (await it.inFlight()).map(({ staged_id }) => staged_id),
       [third!.id],
     );
-    t.like(await it.tick(30), { admitted: 0 }, "the slot is taken: it is put off again");
+    t.like(await it.tick(30), { admitted: 0 }, "the slot is taken: it is postponed again");
     t.deepEqual(await rows(), [{ id: second!.id, run_at: it.at(60), reason: "not_due" }]);
     await it.finish(1);
     await it.tick(59.999);
@@ -265,7 +265,7 @@ for (const via of VIAS) {
 }
 
 for (const via of VIAS) {
-  test(`scenario 39: jobs that were put off together are due one after the other (${via})`, async (t) => {
+  test(`scenario 39: jobs that were postponed together are due one after the other (${via})`, async (t) => {
     const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })], whenBusy: DELAY }, { via });
     const jobs = await it.stage("4@a");
     for (const [n, second] of [0, 30, 40, 50].entries()) {
@@ -288,7 +288,7 @@ for (const via of VIAS) {
   });
 }
 
-test("jobs of several partitions that one cap puts off are due one after the other, in steps", async (t) => {
+test("jobs of several partitions that one cap postpones are due one after the other, in steps", async (t) => {
   const it = await scenario(t, {
     gates: [concurrency<Ctx>({ scope: "policy", max: 0 })],
     whenBusy: { delay: "1 second" },
@@ -301,7 +301,7 @@ test("jobs of several partitions that one cap puts off are due one after the oth
   );
 });
 
-test("jobs that were put off wait although a limit is raised, and an operator brings them back", async (t) => {
+test("jobs that were postponed wait although a limit is raised, and an operator brings them back", async (t) => {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })], whenBusy: DELAY });
   await it.stage("3@a");
   await it.tickNow();
@@ -317,7 +317,7 @@ test("the database refuses a delay of less than a second as well", async (t) => 
   await t.throwsAsync(table(it.pool, "policies").set({ busy_delay: 0.999 }), { code: "23514" });
 });
 
-test("scenario 38: what is put off and what waits: retries, pauses and workers' turns are no gates", async (t) => {
+test("scenario 38: what is postponed and what waits: retries, pauses and workers' turns are no gates", async (t) => {
   const it = await scenario(t, {
     gates: [throttle<Ctx>({ rate: 1, per: "1 hour", burst: 2 })],
     tickAdmissionBudget: 1,
@@ -346,7 +346,7 @@ test("scenario 38: what is put off and what waits: retries, pauses and workers' 
   t.like(await it.tick(12), { claimed: 0 }, "and is not looked at before there is one");
 });
 
-test("a backlog is put off in steps", async (t) => {
+test("a backlog is postponed in steps", async (t) => {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 0 })], whenBusy: DELAY });
   await it.stage("1500@a");
   const due = () => table(it.pool, "staged_jobs").count({ due: true });
@@ -358,7 +358,7 @@ test("a backlog is put off in steps", async (t) => {
   t.like(await it.tick(1), { claimed: 0 });
 });
 
-test("a job that a cap over the policy puts off is looked at when its delay is over", async (t) => {
+test("a job that a cap over the policy postpones is looked at when its delay is over", async (t) => {
   const it = await scenario(t, {
     gates: [concurrency<Ctx>({ scope: "policy", max: 1 })],
     whenBusy: DELAY,
@@ -369,7 +369,7 @@ test("a job that a cap over the policy puts off is looked at when its delay is o
     t.like(pass, { admitted, denied: { concurrency_full: 1 } });
     t.not(pass.nextEligibleAt, null, "the next pass goes on with the rest");
   }
-  t.like(await it.tick(), { denied: {}, nextEligibleAt: it.at(30) }, "the whole backlog is put off");
+  t.like(await it.tick(), { denied: {}, nextEligibleAt: it.at(30) }, "the whole backlog is postponed");
   await it.finish(1);
   t.like(await it.tick(30), { admitted: 1 });
   t.is((await it.inFlight())[0]?.staged_id, second!.id);
@@ -393,7 +393,7 @@ test("jobs that come due beside dropped ones are found, although a cap over the 
   t.like(await next(), { next_eligible_at: it.at(20) });
 });
 
-test("a job that was put off expires, and its key finds it", async (t) => {
+test("a job that was postponed expires, and its key finds it", async (t) => {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 0 })], whenBusy: DELAY });
   const add = (spec: object) => it.utils.addJob("p", { key: "a" } as never, { jobKey: "k", ...spec });
   const { id } = await add({ expiresAt: it.at(40) });

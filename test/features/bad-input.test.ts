@@ -162,7 +162,7 @@ test("an unknown policy in an operator's call: an error that lists the known one
     move: () => it.utils.move({ policy, partition: "k", toPartition: "l" }),
     remove: () => it.utils.remove({ policy }),
     cancel: () => it.utils.cancel({ policy }),
-    handBack: () => it.utils.handBack({ policy }),
+    unstage: () => it.utils.unstage({ policy }),
     setLimit: () => it.utils.setLimit({ policy, gate: "concurrency", set: { max: 1 } }),
     clearLimit: () => it.utils.clearLimit({ policy, gate: "concurrency" }),
     take: () => it.utils.take({ policy, gate: "throttle" }),
@@ -187,7 +187,7 @@ test("an unknown policy in an operator's call: an error that lists the known one
     "remove(policy => $1)",
     "cancel(policy => $1)",
     "export($1)",
-    "hand_back($1)",
+    "unstage($1)",
   ])
     await t.throwsAsync(it.rows(`select * from dispatch_policy.${call}`, [policy]), {
       message: /unknown.*'p'.*'zebra'/,
@@ -242,7 +242,7 @@ test("an operator's call that is wrong otherwise says what is right", async (t) 
     [() => it.utils.tick({ now: new Date(Number.NaN) }), /now/],
     [() => it.utils.remove({} as never), /ids/],
     [() => it.utils.cancel({} as never), /cancel: expected { ids } or { policy, partition\? }, got neither/],
-    [() => it.utils.handBack({} as never), /handBack: policy/],
+    [() => it.utils.unstage({} as never), /unstage: policy/],
     [() => it.utils.uninstall({ force: "yes" } as never), /uninstall: force/],
     [() => it.utils.remove({ ids: ["abc"] }), /remove: ids must be an array of job ids/],
     [

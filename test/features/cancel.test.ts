@@ -30,7 +30,7 @@ const aborted = (signal: AbortSignal) =>
 const jobsOf = async ({ pool }: TestWorker) =>
   (await pool.query("select last_error, attempts >= max_attempts as ended from graphile_worker.jobs")).rows;
 
-test("the signal of this run alone aborts, the job has failed for good, and its slot is given back", async (t) => {
+test("the signal of this run alone aborts, the job has failed for good, and its slot is freed", async (t) => {
   const errors: unknown[] = [];
   const policy = definePolicy("work", {
     ...options,
@@ -143,7 +143,7 @@ test("explain and the view say who cancelled it, and why", async (t) => {
 
 for (const [what, more, error] of [
   ["that throws RetryAfter", {}, () => new RetryAfter("1 millisecond")],
-  ["whose attempts would not count", { giveBackAttempt: true }, () => new RetryAfter("1 millisecond")],
+  ["whose attempts would not count", { refundAttempt: true }, () => new RetryAfter("1 millisecond")],
   ["whose retries go past the gates", { retries: "bypass" }, () => new Error("its own")],
   ["that lasts for too long as well", { runTimeout: "50 milliseconds" }, () => new Error("its own")],
 ] as const) {

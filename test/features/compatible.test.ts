@@ -127,7 +127,7 @@ for (const [how, removeIt] of removals) {
     await removeIt(it);
   });
 
-  test(`scenario 31: removal once admitted gives its slot back, by ${how}`, async (t) => {
+  test(`scenario 31: removal once admitted frees its slot, by ${how}`, async (t) => {
     const it = await scenario(t, roomy);
     await add(it, "a", {});
     await it.tickNow();

@@ -44,7 +44,7 @@ async function isDue(
 }
 
 for (const via of VIAS) {
-  test(`scenario 36: each add puts a job off, and none beyond the longest wait after the first (${via})`, async (t) => {
+  test(`scenario 36: each add postpones a job, and none beyond the longest wait after the first (${via})`, async (t) => {
     const it = await scenario(t, { debounce: DEBOUNCE }, { via });
     const before = (await it.rows("select clock_timestamp() as now"))[0].now as Date;
     await add(it);
@@ -64,7 +64,7 @@ for (const via of VIAS) {
     t.deepEqual(last.run_at, last.debounced_until, "a minute after the first add");
     t.like(await it.pass(new Date(last.run_at.getTime() - 1)), { admitted: 0, nextEligibleAt: last.run_at });
     await add(it);
-    t.deepEqual((await rowOf(it)).run_at, last.run_at, "nothing puts it off any more");
+    t.deepEqual((await rowOf(it)).run_at, last.run_at, "nothing postpones it any more");
     t.like(await it.pass(new Date(last.run_at.getTime() + 1)), { admitted: 1 });
   });
 }

@@ -426,18 +426,18 @@ test("what the sweep of the crontab's tick repairs is a warning that says what t
   t.is(line.scope.label, "dispatch-policy");
 });
 
-test("jobs that Graphile Worker refuses are set aside with one warning, which says where the cause is", async (t) => {
+test("jobs that Graphile Worker refuses are quarantined with one warning, which says where the cause is", async (t) => {
   const { pool, utils, of, log } = await world(t);
   await refusePayloads(pool, "indigestible");
   await utils.addJob("work", { account: "indigestible" });
   await utils.addJob("work", { account: "a" });
   await utils.tick({ policy: "work" });
-  t.deepEqual(of("setAside"), [{ policy: "work", count: 1 }]);
+  t.deepEqual(of("quarantine"), [{ policy: "work", count: 1 }]);
   t.deepEqual(
     log.filter(({ level }) => level === "warning").map(({ message, scope }) => [message, scope.label]),
     [
       [
-        'Policy "work" set 1 job aside, because Graphile Worker refused. ' +
+        'Policy "work" quarantined 1 job, because Graphile Worker refused. ' +
           "They are tried again later. Correct or remove them: staged_jobs.error says what is wrong with each",
         "dispatch-policy",
       ],
@@ -445,7 +445,7 @@ test("jobs that Graphile Worker refuses are set aside with one warning, which sa
   );
 });
 
-test("a job that its policy rejects is set aside with one warning for each policy", async (t) => {
+test("a job that its policy rejects is quarantined with one warning for each policy", async (t) => {
   const strict = definePolicy("work", { partitionBy: "account", unmanaged: "reject" });
   const worker = await startWorker(t, {
     policies: [strict],
@@ -460,5 +460,5 @@ test("a job that its policy rejects is set aside with one warning for each polic
   await worker.sees("job:success", 2);
   const warned = worker.log.filter(({ level }) => level === "warning").map(({ message }) => message);
   t.is(warned.length, 1);
-  t.regex(warned[0]!, /was added past policy "work"\. It is set aside .* rescheduleJobs, or remove them/);
+  t.regex(warned[0]!, /was added past policy "work"\. It is quarantined .* rescheduleJobs, or remove them/);
 });

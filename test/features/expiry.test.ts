@@ -162,13 +162,13 @@ test("a forced admission does not admit what has expired", async (t) => {
   t.like(await it.tick(), { admitted: 0, dropped: 1 });
 });
 
-test("a job that was locked while the pass looked is not handed over late", async (t) => {
+test("a job that was locked while the pass looked is not admitted late", async (t) => {
   const it = await scenario(t);
   await it.stage("1@a", {}, { expiresAt: LONG_AGO });
   await it.rows("select dispatch_policy_internal._route('p', now(), 100, false, false, null)");
   const [row] = await inside(
     it.pool,
-    `select cardinality(dispatch_policy_internal._hand_over(array(
+    `select cardinality(dispatch_policy_internal._add_admitted(array(
        select c from dispatch_policy_internal._first_due(array(select id from dispatch_policy.partitions), 9, null) c
      ), now())) as jobs`,
   );

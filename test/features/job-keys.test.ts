@@ -336,10 +336,7 @@ for (const later of ["staged", "native"] as const) {
     for (const add of later === "staged" ? [native, staged] : [staged, native])
       await add(add === native ? "native" : "staged");
     await it.hands();
-    await until(
-      "it is taken over",
-      async () => (await it.rows("select from graphile_worker.jobs")).length === 0,
-    );
+    await until("it is copied", async () => (await it.rows("select from graphile_worker.jobs")).length === 0);
     const rows = await it.rows("select payload ->> 'account' as account from dispatch_policy.staged_jobs");
     t.deepEqual(rows, [{ account: later }]);
   });

@@ -20,7 +20,7 @@ for (const [what, say, stored] of [
   ["is cut within an emoji", (k: string) => `no tenant ${k.slice(0, 7)}`, /no tenant abcdef\ufffd$/],
   ["holds a NUL", (k: string) => `no tenant \0${k}`, /no tenant \ufffdabcdef😀 tenant$/],
 ] as const) {
-  test(`a job whose key function's error ${what} is set aside, and the others go`, async (t) => {
+  test(`a job whose key function's error ${what} is quarantined, and the others go`, async (t) => {
     const ran: unknown[] = [];
     const worker = await startWorker(t, {
       policies: [unknownTenant(say)],
@@ -35,17 +35,19 @@ for (const [what, say, stored] of [
     t.regex(row.error, stored);
     const { rows } = await worker.pool.query("select id from dispatch_policy.staged_jobs");
     const warned = await until("it is warned about", () =>
-      worker.log.find(({ level, message }) => level === "warning" && message.startsWith('Policy "p" set ')),
+      worker.log.find(
+        ({ level, message }) => level === "warning" && message.startsWith('Policy "p" quarantined '),
+      ),
     );
     t.is(
       warned.message,
-      `Policy "p" set 1 job aside, because it cannot work out the partition. The first is ${rows[0].id}: ${row.error}. ` +
+      `Policy "p" quarantined 1 job, because it cannot work out the partition. The first is ${rows[0].id}: ${row.error}. ` +
         "They are tried again later. Correct or remove them: staged_jobs.error says what is wrong with each",
     );
   });
 }
 
-test("a batch that the database refuses is keyed in parts: only what it refuses is set aside", async (t) => {
+test("a batch that the database refuses is keyed in parts: only what it refuses is quarantined", async (t) => {
   const it = await scenario(
     t,
     unknownTenant((k) => `no tenant ${k}`),
@@ -133,7 +135,7 @@ for (const [what, condition, code] of [
   ["an outage", "lock_not_available", "55P03"],
   ["a missing right", "insufficient_privilege", "42501"],
 ] as const) {
-  test(`${what} while keys are worked out sets nothing aside`, async (t) => {
+  test(`${what} while keys are worked out quarantines nothing`, async (t) => {
     const it = await scenario(
       t,
       unknownTenant((k) => `no tenant ${k}`),

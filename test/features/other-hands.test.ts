@@ -112,7 +112,7 @@ test("native jobs that replace admitted ones of other partitions keep to their o
   await worker.everythingIsReleased();
 });
 
-test("a job without a policy that replaces an admitted one gives its slot back when it ends", async (t) => {
+test("a job without a policy that replaces an admitted one frees its slot when it ends", async (t) => {
   const it = await world(t);
   const { worker, ends, state } = it;
   await admitted(it, [{ k: "a", jobKey: "k" }]);
@@ -137,7 +137,7 @@ test("jobs that are released before they start wait for their turn once more", a
   await worker.everythingIsReleased();
 });
 
-test("an admitted job that is put off until tomorrow lets the next one go", async (t) => {
+test("an admitted job that is postponed until tomorrow lets the next one go", async (t) => {
   const it = await world(t);
   const { worker, ends, state } = it;
   const [first] = await admitted(it, [{ k: "a" }]);

@@ -68,8 +68,8 @@ const shared = definePolicy("shared", {
 interface Pool {
   readonly worker: TestWorker;
   readonly runs: Runs;
-  /** How many jobs it has sent back. */
-  readonly sentBack: () => number;
+  /** How many jobs it has requeued. */
+  readonly requeued: () => number;
 }
 
 interface PoolOptions {
@@ -93,10 +93,10 @@ async function startPool(
   });
   t.teardown(runs.endAll); // before the worker is stopped, which waits for them
   let count = 0;
-  policyEvents(worker.runner.events).on("dispatchPolicy:sendBack", () => {
+  policyEvents(worker.runner.events).on("dispatchPolicy:requeue", () => {
     count += 1;
   });
-  return { worker, runs, sentBack: () => count };
+  return { worker, runs, requeued: () => count };
 }
 
 function jobsOf(key: string, count: number, identifier = "shared") {
@@ -134,7 +134,7 @@ test("scenario 45: two pools run max jobs of a key each, and no job is lost or r
   for (const { runs } of pools)
     for (const [key, most] of runs.most) t.true(most <= 2, `at most 2 of ${key} at once, ran ${most}`);
   await pools[0]!.worker.everythingIsReleased();
-  t.log(`sent back: ${pools.map(({ sentBack }) => sentBack()).join(" and ")}`);
+  t.log(`requeued: ${pools.map(({ requeued }) => requeued()).join(" and ")}`);
 });
 
 test("a pool that comes brings its share, and one that goes takes it away", async (t) => {
@@ -170,7 +170,7 @@ async function capOf({ worker }: Pool) {
   return worker.row("select max, in_flight from dispatch_policy.limiters where gate = 'concurrency'");
 }
 
-test("a pool that is busy with other tasks gets no job, and the full one sends back few", async (t) => {
+test("a pool that is busy with other tasks gets no job, and the full one requeues few", async (t) => {
   const database = await lentDatabase(t);
   const ends: (() => void)[] = [];
   const other: Task = () => new Promise<void>((end) => ends.push(end));
@@ -179,7 +179,7 @@ test("a pool that is busy with other tasks gets no job, and the full one sends b
   await until("it runs other tasks", () => ends.length === 2);
   const full = await startPool(t, database);
   await full.worker.utils.addJobs(jobsOf("a", 10));
-  await until("the full pool sends jobs back", () => full.sentBack() >= 8, { withinMs: 60_000 });
+  await until("the full pool requeues jobs", () => full.requeued() >= 8, { withinMs: 60_000 });
   t.is(full.runs.running("a"), 2);
   const limiters = await table(database.pool, "limiters").all();
   const seconds = Math.max(...limiters.map(({ local_delay }) => local_delay));
@@ -187,10 +187,10 @@ test("a pool that is busy with other tasks gets no job, and the full one sends b
   for (const end of ends) end();
   await until("the other pool runs its share soon", () => busy.runs.running("a") === 2);
   await endAll([busy, full], ["a"], 10);
-  t.log(`sent back: ${full.sentBack()}`);
+  t.log(`requeued: ${full.requeued()}`);
 });
 
-test("a job that was sent back keeps its place, its key, its attempts and its tokens", async (t) => {
+test("a job that was requeued keeps its place, its key, its attempts and its tokens", async (t) => {
   const database = await lentDatabase(t);
   const policy = definePolicy("kept", {
     ...{ partitionBy: "key", ahead: 50, history: { keep: "1 hour" } },
@@ -211,7 +211,7 @@ test("a job that was sent back keeps its place, its key, its attempts and its to
     { jobKey: "k", priority: 3, flags: ["mine"], maxAttempts: 4, expiresAfter: "1 day" },
   );
   const before = await row("select clock_timestamp() as at");
-  await until("it was sent back", () => pool.sentBack() >= 2);
+  await until("it was requeued", () => pool.requeued() >= 2);
   // it goes and comes back all the time
   const staged = await until("it is staged", () =>
     row(
@@ -269,7 +269,7 @@ for (const past of [
   '{"key":"a","job":"past","x":"\\u0000"}',
   '{"key": "a", "job": "past", "x": [1e400, -0.0, "\\ud800"]}',
 ]) {
-  test(`a job that was added past its policy is sent back as any other: ${past}`, async (t) => {
+  test(`a job that was added past its policy is requeued as any other: ${past}`, async (t) => {
     const database = await lentDatabase(t);
     const policy = one();
     const pool = await startPool(t, database, { policies: [policy] });
@@ -277,7 +277,7 @@ for (const past of [
     await until("it runs one", () => pool.runs.running("a") === 1);
     await idlePool(database, "one");
     await pool.worker.row("select graphile_worker.add_job('one', $1)", [past]);
-    await until("it was sent back", () => pool.sentBack() > 0);
+    await until("it was requeued", () => pool.requeued() > 0);
     const payload = await until(
       "it is staged",
       async () => (await pool.worker.row("select payload::text from dispatch_policy.staged_jobs"))?.payload,
@@ -326,7 +326,7 @@ test("a job that fails and one that is cancelled leave their share, and a group 
   const [{ _group: counts }] = callbacks as [{ _group: Record<string, number> }];
   t.like(counts, { total: 4, succeeded: 3, failed: 1 });
   t.is(most, 1);
-  t.log(`sent back: ${pool.sentBack()}`);
+  t.log(`requeued: ${pool.requeued()}`);
   await utils.addJob(policy, { key: "a", job: "last" });
   await until("the share is free", async () => running === 0 && (await leftOf(pool)) === 0);
 });
@@ -348,7 +348,7 @@ for (const [state, change, left = 2] of [
   ["its policy is off", (pool) => pool.query("select dispatch_policy.switch_policy('one', false)")],
   ["it was unlocked by hand", (pool) => pool.query(UNLOCK)],
 ] as [string, (pool: LentDatabase["pool"]) => Promise<unknown>, number?][]) {
-  test(`a full pool that stops, and cannot send a job back, ends when its other job has: ${state}`, async (t) => {
+  test(`a full pool that stops, and cannot requeue a job, ends when its other job has: ${state}`, async (t) => {
     const database = await lentDatabase(t);
     const policy = one();
     const pool = await startPool(t, database, { policies: [policy] });
@@ -358,7 +358,7 @@ for (const [state, change, left = 2] of [
     await idlePool(database, "one");
     await refuse(database);
     await worker.utils.addJob(policy, { key: "a", job: "second" });
-    await until("it has tried twice to send it back", async () =>
+    await until("it has tried twice to requeue it", async () =>
       worker.row("select from refusals where last_value > 1"),
     );
     const { promise: fetchesNoMore, resolve } = Promise.withResolvers<unknown>();
@@ -379,10 +379,10 @@ for (const [state, change, left = 2] of [
   });
 }
 
-/** No job can be sent back, as if another transaction had one of its rows locked. */
+/** No job can be requeued, as if another transaction had one of its rows locked. */
 async function refuse({ pool }: LentDatabase): Promise<void> {
   await pool.query("create sequence refusals");
-  await table(pool, "taken_over_jobs").before(
+  await table(pool, "copied_jobs").before(
     "insert",
     `if new.staged_id is not null then
        perform nextval('public.refusals');

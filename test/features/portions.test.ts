@@ -118,13 +118,13 @@ for (const kind of ["plain jobs", "jobs with keys"]) {
   });
 }
 
-test("jobs that are handed back", async (t) => {
+test("jobs that are unstaged", async (t) => {
   const it = await world(t, byPath);
   await it.utils.pause({ policy: "p" });
   await it.add();
   await it.utils.disable({ policy: "p" });
   const added = await written(it.pool, `insert ${workerNameOf()}`, PAYLOADS);
-  t.is((await it.utils.handBack({ policy: "p" })).changed, JOBS);
+  t.is((await it.utils.unstage({ policy: "p" })).changed, JOBS);
   t.true(Math.max(...(await added())) < MOST);
 });
 

@@ -1,4 +1,4 @@
-// How often a worker process gives back what its jobs held.
+// How often a worker process frees what its jobs held.
 import { EventEmitter } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import test from "ava";
@@ -210,9 +210,7 @@ test("jobs that the database refuses to release are left to a sweep, and do not 
   t.deepEqual(await world.inFlight(), bad);
   t.deepEqual(
     warnings,
-    bad.map(
-      (job) => `Could not release job ${job} of policy p, a sweep gives its slot back: job ${job} is bad`,
-    ),
+    bad.map((job) => `Could not release job ${job} of policy p, a sweep frees its slot: job ${job} is bad`),
   );
   await accepts();
   await releases.push(succeeded(bad[0] as string), "p");

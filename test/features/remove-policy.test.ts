@@ -178,7 +178,7 @@ test("what keeps a policy: waiting jobs without a place to go, jobs in flight, a
     });
   await utils.addJob("work", { account: "a" } as never);
   await utils.addJob("work", { account: "a" } as never);
-  await refusal({}, /2 jobs wait for policy 'old', .* switch the policy off and call hand_back/);
+  await refusal({}, /2 jobs wait for policy 'old', .* switch the policy off and call unstage/);
   await refusal(
     { into: "elsewhere" },
     /the task 'work', expected a task of policy 'elsewhere'/,

@@ -131,7 +131,7 @@ test("a retry passes the gates again", async (t) => {
   t.is(worker.happened.filter(({ event }) => event === "job:start").length, 1);
 });
 
-test("a job that waits for its retry lets the next one in", async (t) => {
+test("a job that waits for its retry lets the next one go", async (t) => {
   const policy = definePolicy("work", {
     partitionBy: "account",
     gates: ({ concurrency }) => [concurrency({ max: 1 })],
@@ -394,7 +394,7 @@ test("a batch whose parts failed is retried with those", async (t) => {
   );
 });
 
-test("a job whose key was taken over while it ran is not parked", async (t) => {
+test("a job whose key was copied while it ran is not parked", async (t) => {
   const first = Promise.withResolvers<void>();
   const tasks = {
     work: async (payload: unknown) => {

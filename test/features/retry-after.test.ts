@@ -48,7 +48,7 @@ const call = definePolicy("call", {
   partitionBy: "key",
   gates: ({ throttle }) => [throttle({ rate: RATE, per: "1 second" })],
   job: { maxAttempts: 1 },
-  giveBackAttempt: true,
+  refundAttempt: true,
 });
 
 test("a time that has passed is no hold, but one job goes first, and nothing is warned about", async (t) => {
@@ -184,7 +184,7 @@ function isBackAtFullRate(t: ExecutionContext, calls: readonly Call[], recovered
   }
 }
 
-test("a job removed while it ran is not brought back by the attempt it gives back", async (t) => {
+test("a job removed while it ran is not brought back by the attempt it frees", async (t) => {
   let ends = () => {};
   const ended = new Promise<void>((resolve) => {
     ends = resolve;

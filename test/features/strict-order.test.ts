@@ -181,7 +181,7 @@ test("the others go when a newer job of its key replaces the one that they wait 
 test("a job that somebody retries in Graphile Worker keeps its place", async (t) => {
   const { it, hands, head } = await failed(t);
   await it.rows("select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now())", [head.job_id]);
-  await until("it is taken over", async () => {
+  await until("it is copied", async () => {
     const jobs = await it.rows("select id from graphile_worker.jobs where id = $1", [head.job_id]);
     return jobs.length === 0;
   });

@@ -58,10 +58,10 @@ test("a step that fails keeps no other from being done, and is named", async (t)
   t.is(await it.wrongCounters(), 0);
   t.deepEqual(
     failed.map(({ step }) => step),
-    ["slots that nobody gives back"],
+    ["slots that nobody frees"],
   );
   t.regex(failed[0]!.error.message, /_sweep_in_flight.* does not exist/);
-  t.deepEqual(told, ["slots that nobody gives back"]);
+  t.deepEqual(told, ["slots that nobody frees"]);
 });
 
 test("an operator's sweep says what failed, once the rest is done", async (t) => {
@@ -73,7 +73,7 @@ test("an operator's sweep says what failed, once the rest is done", async (t) =>
   const error = await t.throwsAsync(utils.sweep(), { instanceOf: AggregateError });
   t.regex(
     error.message,
-    /^sweep: 1 of its steps failed, the others are done: slots that nobody gives back \(.*_sweep_in_flight/,
+    /^sweep: 1 of its steps failed, the others are done: slots that nobody frees \(.*_sweep_in_flight/,
   );
   t.is(error.errors.length, 1);
   t.is(await it.wrongCounters(), 0);

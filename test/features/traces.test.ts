@@ -299,7 +299,7 @@ test("the other readers of a traced job's flag read it as any other", async (t) 
   t.deepEqual(rows, Array(2).fill({ ours: true, replaced: false, staged_id: true, mark: true }));
 });
 
-test("an admitted job keeps its context when it is adopted, and a staged one that is handed back loses it", async (t) => {
+test("an admitted job keeps its context when it is adopted, and a staged one that is unstaged loses it", async (t) => {
   const { utils, pool, flags, staged } = await idle(t);
   const producer = await traced(() => utils.addJob("work", { key: "adopted" }));
   await utils.tick();
@@ -307,14 +307,14 @@ test("an admitted job keeps its context when it is adopted, and a staged one tha
   await utils.adopt({ task: "work" });
   t.deepEqual(await staged(), [producer]);
   await utils.disable({ policy: "work" });
-  await utils.handBack({ policy: "work" });
+  await utils.unstage({ policy: "work" });
   t.deepEqual(await flags(), []);
 });
 
-test("a job that is taken over keeps its context", async (t) => {
+test("a job that is copied keeps its context", async (t) => {
   const database = await testDatabase(t);
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent });
-  const producer = await traced(() => utils.addJob("work", { key: "taken over" }));
+  const producer = await traced(() => utils.addJob("work", { key: "copied" }));
   await utils.tick();
   await table(database.pool, "in_flight_jobs").remove();
   // a row that somebody has touched is not believed
@@ -325,9 +325,9 @@ test("a job that is taken over keeps its context", async (t) => {
   await utils.release();
   const worker = await startWorker(t, { database, policies, tasks: { work: async () => {} } });
   await worker.sees("job:success");
-  t.deepEqual(runsOf("taken over"), [], "it did not run");
+  t.deepEqual(runsOf("copied"), [], "it did not run");
   t.is((await table(worker.pool, "staged_jobs").one()).traceparent, producer);
   await worker.utils.resume({ policy: "work" });
   await worker.sees("job:success", 2);
-  t.deepEqual(runsOf("taken over").map(linksOf), [[producer]]);
+  t.deepEqual(runsOf("copied").map(linksOf), [[producer]]);
 });

@@ -58,7 +58,7 @@ const areRouted = (worker: TestWorker) =>
 const inFlight = (worker: TestWorker) =>
   worker.row("select count(*)::int as n from dispatch_policy.in_flight_jobs").then(({ n }) => n);
 
-test("one let in at its start says nothing of the lag, which an adaptive gate learns by", async (t) => {
+test("one admitted at its start says nothing of the lag, which an adaptive gate learns by", async (t) => {
   const { worker, running, past } = await world(t, "enforce", {
     policy: { gates: [adaptiveConcurrency({ initialMax: 5, targetLagMs: 60_000 })] },
   });
@@ -80,8 +80,8 @@ test("one let in at its start says nothing of the lag, which an adaptive gate le
 
 test("with room it goes at once, and counts in flight; the next one waits in staging", async (t) => {
   const { worker, running, past } = await world(t, "enforce");
-  const takenOver: unknown[] = [];
-  policyEvents(worker.runner.events).on("dispatchPolicy:takeOver", (event) => void takenOver.push(event));
+  const copied: unknown[] = [];
+  policyEvents(worker.runner.events).on("dispatchPolicy:copy", (event) => void copied.push(event));
   await past(1);
   await worker.sees("job:start");
   await until("it occupies a slot", async () => (await inFlight(worker)) === 1);
@@ -91,7 +91,7 @@ test("with room it goes at once, and counts in flight; the next one waits in sta
   t.deepEqual([...running.keys()], [1], "it did not run");
   const staged = await worker.row("select id::text, payload from dispatch_policy.staged_jobs");
   t.deepEqual(staged.payload, { account: "a", n: 2 });
-  t.deepEqual(takenOver, [{ policy: "work", jobId: original!.id, stagedId: staged.id, setAside: false }]);
+  t.deepEqual(copied, [{ policy: "work", jobId: original!.id, stagedId: staged.id, quarantined: false }]);
   running.get(1)!();
   await until("the copy runs", () => running.has(2));
   running.get(2)!();
@@ -227,7 +227,7 @@ test("run: at once, past the gates, and counted", async (t) => {
   await until("the admitted one runs", () => running.has(3));
 });
 
-test("reject: set aside with a reason, until it is rescheduled", async (t) => {
+test("reject: quarantine with a reason, until it is rescheduled", async (t) => {
   const { worker, running, past } = await world(t, "reject");
   await past(1);
   await worker.sees("job:success");
@@ -320,7 +320,7 @@ for (const partitionBy of ["account", (ctx: { account: string }) => ctx.account]
     );
     t.is((await utils.tick({ policy: "work" })).admitted, 1);
     await utils.disable({ policy: "work" });
-    await utils.handBack({ policy: "work" });
+    await utils.unstage({ policy: "work" });
     t.deepEqual(await staged(), []);
     t.deepEqual(await native(), ODD.toSorted());
     // failed for good, and run again

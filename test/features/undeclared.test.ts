@@ -61,16 +61,16 @@ test("jobs of a producer that is deployed before the first worker: counted every
   t.deepEqual(await it.undeclared(), []);
 });
 
-test("a producer that still has a removed policy: its jobs are handed back, or move", async (t) => {
+test("a producer that still has a removed policy: its jobs are unstaged, or move", async (t) => {
   const it = await world(t);
   await addPolicyJob(it.pool, old, { account: "a" } as never);
   await t.throwsAsync(it.utils.removePolicy({ policy: "old" }), {
     instanceOf: RemovalError,
-    message: /1 jobs wait for policy 'old', expected none without "into"\. .* Or call hand_back first/,
+    message: /1 jobs wait for policy 'old', expected none without "into"\. .* Or call unstage first/,
   });
-  t.like(await it.utils.handBack({ policy: "old", dryRun: true }), { matched: 1, changed: 0 });
+  t.like(await it.utils.unstage({ policy: "old", dryRun: true }), { matched: 1, changed: 0 });
   t.deepEqual(await it.native(), []);
-  t.like(await it.utils.handBack({ policy: "old" }), { matched: 1, changed: 1 });
+  t.like(await it.utils.unstage({ policy: "old" }), { matched: 1, changed: 1 });
   t.deepEqual(await it.native(), ["work"]);
   t.deepEqual(await it.undeclared(), []);
 
@@ -97,18 +97,18 @@ test("a job from SQL whose transaction outlived its policy, and has no partition
     "select policy, jobs, declared from dispatch_policy_internal._orphaned_policies()",
   );
   t.deepEqual(rows, [{ policy: "shout", jobs: 1, declared: false }]);
-  t.like(await it.utils.handBack({ policy: "shout" }), { matched: 1, changed: 1 });
+  t.like(await it.utils.unstage({ policy: "shout" }), { matched: 1, changed: 1 });
   t.deepEqual(await it.native(), ["shout"]);
   t.deepEqual(await it.undeclared(), []);
-  await t.throwsAsync(it.utils.handBack({ policy: "shout" }), { instanceOf: UnknownPolicyError });
+  await t.throwsAsync(it.utils.unstage({ policy: "shout" }), { instanceOf: UnknownPolicyError });
 });
 
-test("a job that is removed by its id does not count, and an uninstall hands the others back", async (t) => {
+test("a job that is removed by its id does not count, and an uninstall unstages the others", async (t) => {
   const it = await world(t);
   const first = await addPolicyJob(it.pool, old, { account: "a" } as never);
   await addPolicyJob(it.pool, old, { account: "a" } as never);
   t.like(await it.utils.remove({ ids: [first.id] }), { changed: 1 });
   t.deepEqual(await it.undeclared(), [{ policy: "old", staged: 1 }]);
-  t.like(await it.utils.uninstall(), { handedBack: 1 });
+  t.like(await it.utils.uninstall(), { unstaged: 1 });
   t.is((await it.native()).length, 1);
 });

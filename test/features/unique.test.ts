@@ -182,7 +182,7 @@ for (const room of [true, false])
       failed.job_id,
     ]);
     if (!room) {
-      await until("it is taken over", async () => {
+      await until("it is copied", async () => {
         const jobs = await it.rows("select id from graphile_worker.jobs where id = $1", [failed.job_id]);
         return jobs.length === 0;
       });
@@ -197,7 +197,7 @@ for (const room of [true, false])
     t.like(await add(it), { id: running!.staged_id, dropped: true });
   });
 
-test("a job whose slot was given back while it ran is remembered when it succeeds", async (t) => {
+test("a job whose slot was freed while it ran is remembered when it succeeds", async (t) => {
   const it = await scenario(t, { uniqueFor: "1 hour" });
   const hands = await it.hands();
   const jobs = [await add(it), await add(it, { jobKey: "other" })];
@@ -211,7 +211,7 @@ test("a job whose slot was given back while it ran is remembered when it succeed
   t.like(await add(it, { jobKey: "other" }), { id: jobs[1]!.id, dropped: true });
 });
 
-test("a job whose slot was given back is not remembered when it fails, nor if it is not the last of its key", async (t) => {
+test("a job whose slot was freed is not remembered when it fails, nor if it is not the last of its key", async (t) => {
   const it = await scenario(t, { uniqueFor: "1 hour" });
   const hands = await it.hands();
   // by their partitions: workers may start them in any order

@@ -48,7 +48,7 @@ test("each verb takes the policy itself in the place of its name", async (t) => 
   t.is((await utils.tick({ policy })).admitted, 1);
   t.like(await utils.hold({ policy, partition: "a", forMs: 1 }), { changed: 1 });
   t.like(await utils.disable({ policy }), { changed: 1 });
-  t.like(await utils.handBack({ policy, dryRun: true }), { matched: 0 });
+  t.like(await utils.unstage({ policy, dryRun: true }), { matched: 0 });
   t.like(await utils.enable({ policy }), { changed: 1 });
   t.like(await utils.removePolicy({ policy: other, into: policy, dryRun: true }), { matched: 0 });
 });
@@ -184,7 +184,7 @@ for (const [name, release] of Object.entries({
   "release in SQL, deprecated": async (it: Scenario, jobId: string) =>
     (await it.rows("select * from dispatch_policy.release($1, by => 'ana')", [jobId]))[0],
 })) {
-  test(`${name} gives a job's slots back, and closes nothing`, async (t) => {
+  test(`${name} frees a job's slots, and closes nothing`, async (t) => {
     const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
     const [job] = await it.stage("1@a");
     await it.tickNow();

@@ -104,10 +104,10 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
   const tick = async () => {
     await world.keyJobs();
     await it.route(pool, null, { most: random.pick([10_000, 3]) }); // of a full batch, half are the newest arrivals
-    const { set_aside: setAside } = await it.admit({
+    const { quarantined } = await it.admit({
       ...{ as: pool, claim: 1 + random.below(9), shard: random.pick(world.shards) },
     });
-    counts["set aside"] = (counts["set aside"] ?? 0) + setAside;
+    counts.quarantined = (counts.quarantined ?? 0) + quarantined;
   };
   const sweep = async () => {
     const { rows } = await pool.query("select * from dispatch_policy_internal._sweep_in_flight('300 ms')");

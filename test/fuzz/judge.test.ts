@@ -51,7 +51,7 @@ const FAULTS: Record<string, Play> = {
     if (!planted) judge.excuse("1");
     judge.starts(run("2"));
   },
-  "a run in a slot that a sweep gave back, of another admission": (judge, planted) => {
+  "a run in a slot that a sweep freed, of another admission": (judge, planted) => {
     judge.excuseAdmission({ id: "1", admission: planted ? "1" : "2" });
     judge.starts(run("1", "2"));
     judge.starts(run("2"));

@@ -8,7 +8,7 @@ export interface Run {
   readonly id: string;
   readonly admission: string;
   readonly partition: string;
-  /** False if it was admitted past its gates, or once its slot was given back: it counts no longer. */
+  /** False if it was admitted past its gates, or once its slot was freed: it counts no longer. */
   counts: boolean;
 }
 
@@ -42,8 +42,8 @@ export interface Charged extends Charge {
 export function makeJudge(caps: readonly Cap[], rates: readonly Rate[]) {
   const runs = new Set<Run>();
   const problems: string[] = [];
-  /** Slots that were given back, by job and admission. */
-  const givenBack = new Set<string>();
+  /** Slots that were freed, by job and admission. */
+  const freed = new Set<string>();
 
   function count({ keyOf }: Cap, key: string): number {
     return [...runs].filter((run) => run.counts && keyOf(run.partition) === key).length;
@@ -54,7 +54,7 @@ export function makeJudge(caps: readonly Cap[], rates: readonly Rate[]) {
     ledger: makeLedger(problems),
     /** A job begins: its caps must have had room for it. */
     starts(run: Run): void {
-      if (givenBack.has(slotOf(run))) run.counts = false;
+      if (freed.has(slotOf(run))) run.counts = false;
       runs.add(run);
       if (!run.counts) return;
       for (const cap of caps) {
@@ -65,13 +65,13 @@ export function makeJudge(caps: readonly Cap[], rates: readonly Rate[]) {
       }
     },
     ends: (run: Run): void => void runs.delete(run),
-    /** Before somebody gives a job's slot back by hand. */
+    /** Before somebody frees a job's slot by hand. */
     excuse(id: string): void {
       for (const run of runs) if (run.id === id) run.counts = false;
     },
-    /** Before a sweep gives back the slot of this admission, and of no other. */
+    /** Before a sweep frees the slot of this admission, and of no other. */
     excuseAdmission(slot: Pick<Run, "id" | "admission">): void {
-      givenBack.add(slotOf(slot));
+      freed.add(slotOf(slot));
       for (const run of runs) if (slotOf(run) === slotOf(slot)) run.counts = false;
     },
     /** Once nothing is charged any more. */

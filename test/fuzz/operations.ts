@@ -190,10 +190,10 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
   };
 
   /** In one transaction, so that nobody else sees the policy switched off. */
-  async function handBack(): Promise<void> {
+  async function unstage(): Promise<void> {
     await inTransaction(async (client) => {
       await call(client, "switch_policy('p', false)");
-      await call(client, "hand_back('p', $1)", [1 + random.below(4)]);
+      await call(client, "unstage('p', $1)", [1 + random.below(4)]);
       await call(client, "switch_policy('p', true)");
       return true;
     });
@@ -295,13 +295,13 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
     "fail natively": ends("graphile_worker.permanently_fail_jobs", ", 'x'"),
     "run again natively": async (as) =>
       native(as, "reschedule_jobs($1, run_at => now(), attempts => 0)", [await nativeIds()]),
-    "put off natively": async (as) =>
+    "postpone natively": async (as) =>
       native(as, "reschedule_jobs($1, run_at => now() + interval '100 ms')", [await nativeIds()]),
     "remove natively": removeJob("graphile_worker"),
     "add natively": addNative,
     take: takeSomething,
     adopt: (as) => call(as, "adopt($1, $2)", [someTask(), 1 + random.below(4)]),
-    "give a slot back": giveSlotBack,
+    "free a slot": giveSlotBack,
   };
   const overriding: Record<string, Operation> = {
     "set a limit for a moment": setLimit("until => clock_timestamp() + interval '150 ms'"),
@@ -331,7 +331,7 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
   const alone: Record<string, () => Promise<unknown>> = {
     ...Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, () => atOnce(verb)])),
     "add natively, again": () => atOnce(addNative),
-    "hand back": handBack,
+    unstage: unstage,
     ...(variant.forced && { force, "force again": force }),
   };
   const open = { ...verbs, ...touches };

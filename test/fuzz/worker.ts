@@ -130,8 +130,8 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
       if (jobs.length === 0) return;
       let left = jobs;
       try {
-        const handsOn = random.chance(0.6);
-        const done = new Set(await it.release(jobs as never, pool, { handsOn }));
+        const passesOn = random.chance(0.6);
+        const done = new Set(await it.release(jobs as never, pool, { passesOn }));
         left = jobs.filter((job) => !done.has((job as { job: string }).job));
         if (random.chance(0.1)) await it.release(jobs as never, pool); // its answer was lost
       } finally {

@@ -77,7 +77,7 @@ export interface Variant extends EngineOptions {
    * Other limits by context are set as well, and none is higher.
    */
   readonly free?: Readonly<Record<string, Readonly<Record<string, number>>>>;
-  /** In seconds, and less than a policy may have: jobs that gates deny are put off. */
+  /** In seconds, and less than a policy may have: jobs that gates deny are postponed. */
   readonly shortDelay?: number;
   /** Jobs with a key are debounced. */
   readonly debounces?: boolean;
@@ -103,7 +103,7 @@ export const VARIANTS: readonly Variant[] = [
   { name: "smooth rates in two shards", gates: SMOOTH, batchSize: 3, shardOf: host },
   { name: "forced admissions", gates: FORCED, batchSize: 3, forced: true },
   {
-    ...{ name: "jobs that are put off, debounced and unique", gates: CAPS, batchSize: 3 },
+    ...{ name: "jobs that are postponed, debounced and unique", gates: CAPS, batchSize: 3 },
     ...{ shortDelay: 0.1, debounces: true, uniqueForSeconds: 1 },
   },
   { name: "costs that are settled", gates: SETTLED, batchSize: 3, settles: true },
@@ -142,7 +142,7 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
   const pool = quietPool(it.url, { max: 16 });
   t.teardown(() => pool.end());
   await it.pool.query(LOG_CHARGES);
-  if (variant.shortDelay !== undefined) await putOff(it, variant.shortDelay);
+  if (variant.shortDelay !== undefined) await postpone(it, variant.shortDelay);
   for (const [gate, set] of Object.entries(variant.free ?? {}))
     await it.pool.query(`select dispatch_policy.set_limit('p', $1, $2, "where" => '{"plan": "free"}')`, [
       gate,
@@ -189,7 +189,7 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
   };
 }
 
-async function putOff(it: Engine, seconds: number): Promise<void> {
+async function postpone(it: Engine, seconds: number): Promise<void> {
   await it.pool.query(FREE_DELAY);
   await it.table("policies").set({ when_busy: "delay", busy_delay: seconds });
 }

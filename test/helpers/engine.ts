@@ -112,7 +112,7 @@ export interface EngineOptions {
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
   readonly maxPending?: object;
   readonly uniqueForSeconds?: number;
-  /** Jobs that meet their gates busy are put off by so much. Default: they wait. */
+  /** Jobs that meet their gates busy are postponed by so much. Default: they wait. */
   readonly busyDelaySeconds?: number;
   /** Keeps the passes to the ahead bound: a number of jobs, or a time. Default: gates alone decide. */
   readonly ahead?: number | { readonly seconds: number };
@@ -155,7 +155,7 @@ export interface Admitted {
   readonly claimed: number;
   readonly admitted: number;
   readonly denied: Record<string, number>;
-  readonly set_aside: number;
+  readonly quarantined: number;
 }
 
 export interface Finished {
@@ -170,7 +170,7 @@ export interface Finished {
   readonly settled?: { cost?: number; gates?: Record<string, number> };
 }
 
-/** A database for the test alone, with one declared policy. Its sessions are given back with it, locks and all. */
+/** A database for the test alone, with one declared policy. Its sessions are freed with it, locks and all. */
 export async function engine(t: ExecutionContext, options: EngineOptions): Promise<Engine> {
   const database = await lentDatabase(t);
   const world = new Engine(database.url, database.pool, options, database);
@@ -369,16 +369,16 @@ export class Engine {
     return admitted;
   }
 
-  /** Gives the slots of these jobs back, or hands them on. Returns those that are dealt with. */
+  /** Frees the slots of these jobs, or passes them on. Returns those that are dealt with. */
   async release(
     jobs: readonly (string | Finished)[],
     as: Queryable = this.pool,
-    { handsOn = false } = {},
+    { passesOn = false } = {},
   ): Promise<string[]> {
     const finished = jobs.map((job) => ({ ok: true, ...(typeof job === "string" ? { job } : job) }));
     const { rows } = await as.query("select left_ids from dispatch_policy_internal._release($1, null, $2)", [
       JSON.stringify(finished),
-      handsOn,
+      passesOn,
     ]);
     const { left_ids } = rows[0];
     return [...new Set(finished.map(({ job }) => job))].filter((job) => !left_ids.includes(job));
@@ -504,12 +504,12 @@ export class Engine {
 
   /** Passes and releases wait for locks for as long as a test takes: on a busy machine longer than they would. */
   async waitsLong(): Promise<void> {
-    const hand = ["_hand_over_what_passes", "_hand_back_what_passes"];
+    const hand = ["_add_what_passes", "_unstage_what_passes"];
     for (const name of [
       "_adopt",
-      "_end_or_put_off",
+      "_end_or_postpone",
       "_fold_groups",
-      "_let_in",
+      "_admit_start",
       "_lock_limiters_soon",
       "_lock_to_settle",
       "_park",

@@ -105,7 +105,7 @@ export async function admissionOf(it: Engine, id: string): Promise<string | unde
 }
 
 export interface Start {
-  readonly verdict: "admitted" | "taken_over" | "ungoverned" | "gone" | "reassigned" | "known";
+  readonly verdict: "admitted" | "copied" | "ungoverned" | "gone" | "reassigned" | "known";
   readonly staged_id: string | null;
   readonly admission: string | null;
 }
@@ -180,7 +180,7 @@ export async function poolDies(it: Engine, poolId: string): Promise<void> {
 }
 
 /** What the wrapper asks if the pool of a job that starts runs its share already. */
-export async function sendBack(
+export async function requeue(
   it: Engine,
   { id, attempts, revision }: Pick<Fetched, "id" | "attempts" | "revision">,
   admission: string | null,
@@ -192,7 +192,7 @@ export async function sendBack(
   }: { gates?: readonly string[]; poolId?: string; as?: Queryable; now?: Date | null } = {},
 ): Promise<boolean> {
   const { rows } = await as.query(
-    "select dispatch_policy_internal._send_back($1, $2, $3, $4, $5, $6, '{}', $7) as sent",
+    "select dispatch_policy_internal._requeue($1, $2, $3, $4, $5, $6, '{}', $7) as sent",
     [id, revision, attempts, poolId, admission, gates, now],
   );
   return rows[0].sent;

@@ -226,7 +226,7 @@ export class Scenario {
     return counts;
   }
 
-  /** Completes the oldest in-flight jobs, and has their slots given back. */
+  /** Completes the oldest in-flight jobs, and has their slots freed. */
   async finish(count: number, partition?: string): Promise<void> {
     const jobs = (await this.inFlight(partition)).slice(0, count);
     await this.utils.completeJobs(jobs.map((job) => job.job_id));

@@ -69,7 +69,7 @@ for (const [how, skew] of [
         `lag of ${key}, attempt ${attempt}: ${lagMs} of at most ${atMost}`,
       );
     }
-    await until("slots are given back, and never by a timeout", async () => {
+    await until("slots are freed, and never by a timeout", async () => {
       const { rows } = await pool.query("select sum(in_flight)::int as n from dispatch_policy.limiters");
       return rows[0].n === 0;
     });

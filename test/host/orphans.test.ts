@@ -51,7 +51,7 @@ test("it warns at the second look in a row, then once an hour, and of names that
   t.is(said.length, 1);
   t.regex(
     said[0]!,
-    /^warning 1 job waits for policy "old", which nobody declared\..*call hand-back --policy old/,
+    /^warning 1 job waits for policy "old", which nobody declared\..*call unstage --policy old/,
   );
   t.notRegex(said[0]!, /switch it off/);
   now = 3_599_999;

@@ -42,7 +42,7 @@ test("a tick that fails every time does not spin, however often it is nudged, an
   t.is(said(worker, "Ticks of work work again, after", "info"), 1);
 });
 
-test("a release that fails is tried again, and gives the slot back", async (t) => {
+test("a release that fails is tried again, and frees the slot", async (t) => {
   const worker = await startWorker(t, { policies: [work], tasks: { work: async () => {} } });
   await worker.pool.query("alter function dispatch_policy_internal._release rename to _release_away");
   await worker.utils.addJob(work, account);

@@ -317,7 +317,7 @@ test("a job that the version in force cannot place waits, and goes as soon as a 
   await leads(database, keyed(1, "k"));
   const producer = await app(t, database, keyed(2, "tenant"));
   await producer.addJob("p", { tenant: "a" });
-  await until("it is set aside", async () => {
+  await until("it is quarantined", async () => {
     const { rows } = await database.pool.query("select error from dispatch_policy.staged_jobs");
     return /partitionBy/.test(rows[0]?.error);
   });

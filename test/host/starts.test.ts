@@ -108,7 +108,7 @@ for (const [what, [at, options, add]] of Object.entries(QUESTIONS)) {
   }
 }
 
-test("a job is sent back, and the answer is lost: it does not run there, and runs later", async (t) => {
+test("a job is requeued, and the answer is lost: it does not run there, and runs later", async (t) => {
   const { url, pool } = await testDatabase(t);
   const cut = await cuttable(t, url);
   const policy = definePolicy("p", {
@@ -139,10 +139,10 @@ test("a job is sent back, and the answer is lost: it does not run there, and run
       },
     },
   });
-  cut.cutAt("._send_back(", { answered: true });
+  cut.cutAt("._requeue(", { answered: true });
   await byTick(pool, policy);
   await byTick(pool, policy);
-  await until("one runs, and the other was sent back", async () => {
+  await until("one runs, and the other was requeued", async () => {
     const { rows } = await pool.query("select from dispatch_policy.staged_jobs");
     return ran.length === 1 && cut.cuts() === 1 && rows.length === 1;
   });
@@ -228,7 +228,7 @@ for (const code of ["22P02", "23514", "DPKEY"]) {
   });
 }
 
-test("a job cannot be sent back: that is no attempt, and it occupies no slot", async (t) => {
+test("a job cannot be requeued: that is no attempt, and it occupies no slot", async (t) => {
   const policy = definePolicy("p", {
     partitionBy: "key",
     ahead: 50,
@@ -250,7 +250,7 @@ test("a job cannot be sent back: that is no attempt, and it occupies no slot", a
   await busy.sees("job:start");
   const worker = await startWorker(t, { database, policies: [policy], tasks: { p } });
   t.teardown(goOn);
-  await pool.query("alter function dispatch_policy_internal._send_back rename to _send_back_away");
+  await pool.query("alter function dispatch_policy_internal._requeue rename to _requeue_away");
   await byTick(pool, policy);
   await byTick(pool, policy);
   const [failed] = await worker.sees("job:error");
@@ -262,14 +262,14 @@ test("a job cannot be sent back: that is no attempt, and it occupies no slot", a
     );
     return n === 0;
   });
-  await pool.query("alter function dispatch_policy_internal._send_back_away rename to _send_back");
+  await pool.query("alter function dispatch_policy_internal._requeue_away rename to _requeue");
   goOn();
   await until("both have run", () => ran.length === 2);
   await worker.everythingIsReleased();
   t.deepEqual(ran, [1, 1]);
 });
 
-test("where nobody can be asked, the attempt and the slot are given back, also without a slot", async (t) => {
+test("where nobody can be asked, the attempt and the slot are freed, also without a slot", async (t) => {
   const policy = definePolicy("p", { partitionBy: "key", ...gates, slotTimeout: "1 hour" });
   const ran: number[] = [];
   const worker = await startWorker(t, {

@@ -62,7 +62,7 @@ test("the command uninstalls, says what it did, and a second time has nothing to
     code: 0,
     stderr: "",
     stdout:
-      "Handed back 12 waiting jobs to Graphile Worker, of which 0 had failed before.\n" +
+      "Unstaged 12 waiting jobs, of which 0 had failed before.\n" +
       "Left out 0 jobs, because a newer job of their key is there.\n" +
       "Dropped 0 jobs, because they had expired.\n" +
       "Unlocked 0 jobs of workers that were killed.\n" +
@@ -77,24 +77,24 @@ test("the command uninstalls, says what it did, and a second time has nothing to
   t.false(await isThere(pool));
 });
 
-test("the command hands a policy's jobs back once it is off", async (t) => {
+test("the command unstages a policy's jobs once it is off", async (t) => {
   const { url, pool } = await testDatabase(t);
   const utils = await utilsOf(t, pool);
   await utils.addJob("work", { key: "a" } as never);
-  const refused = await command(url, "hand-back", "--policy", "work");
+  const refused = await command(url, "unstage", "--policy", "work");
   t.regex(refused.stderr, /policy 'work' is on, expected it off/);
-  await t.throwsAsync(utils.handBack({ policy: "work" }), { instanceOf: ArgumentError, message: /is on/ });
+  await t.throwsAsync(utils.unstage({ policy: "work" }), { instanceOf: ArgumentError, message: /is on/ });
   await utils.disable({ policy: "work" });
-  t.deepEqual(await utils.handBack({ policy: "work", dryRun: true }), {
+  t.deepEqual(await utils.unstage({ policy: "work", dryRun: true }), {
     ...{ matched: 1, changed: 0, refused: 0, expired: 0 },
   });
-  t.like(await command(url, "hand-back", "--policy", "work"), {
+  t.like(await command(url, "unstage", "--policy", "work"), {
     code: 0,
-    stdout: 'Handed back 1 of 1 waiting job of policy "work".\n',
+    stdout: 'Unstaged 1 of 1 waiting job of policy "work".\n',
   });
-  t.regex((await command(url, "hand-back")).stderr, /hand-back: missing --policy/);
+  t.regex((await command(url, "unstage")).stderr, /unstage: missing --policy/);
   const { rows } = await pool.query(
-    "select matched, changed from dispatch_policy.audit where verb = 'hand_back'",
+    "select matched, changed from dispatch_policy.audit where verb = 'unstage'",
   );
   t.deepEqual(rows.at(0), { matched: 1, changed: 1 });
 });
@@ -102,13 +102,16 @@ test("the command hands a policy's jobs back once it is off", async (t) => {
 test("a live worker with the preset is a refusal that names it and changes nothing; once it has stopped it is none", async (t) => {
   const it = await startWorker(t, { policies: [shut], tasks: { work: () => {} } });
   await it.utils.addJob("work", { key: "a" } as never);
-  const { rows } = await it.pool.query("select pool_id from dispatch_policy.workers");
+  const registered = await until("its pool is registered", async () => {
+    const { rows } = await it.pool.query<{ pool_id: string }>("select pool_id from dispatch_policy.workers");
+    return rows[0];
+  });
   const { stderr, code } = await command(it.database.url, "uninstall", "--yes");
   t.is(code, 1);
   t.regex(
     stderr.replace(/\s+/g, " "),
     new RegExp(
-      `live worker pools .*: 1, .*${rows[0].pool_id} \\(process ${process.pid} on .*, dead in \\d+ s if it was killed\\).*or force it`,
+      `live worker pools .*: 1, .*${registered.pool_id} \\(process ${process.pid} on .*, dead in \\d+ s if it was killed\\).*or force it`,
     ),
   );
   await t.throwsAsync(it.utils.uninstall(), { instanceOf: RemovalError, code: "not_removed" });
@@ -119,7 +122,7 @@ test("a live worker with the preset is a refusal that names it and changes nothi
   );
   t.like((await it.utils.status()).policies[0], { enabled: true, staged: 1 });
   await it.runner.stop();
-  t.like(await it.utils.uninstall(), { handedBack: 1 });
+  t.like(await it.utils.uninstall(), { unstaged: 1 });
   t.false(await isThere(it.pool));
 });
 
@@ -130,7 +133,7 @@ test("forced beside a live worker: it goes on, and its jobs and its producers ge
   t.is(code, 0, stderr);
   t.regex(stdout, /Dropped the schema/);
   const gone = /database schema "dispatch_policy" has not been set up for this release/;
-  // a job that was handed back may have run before the schema was dropped
+  // a job that was unstaged may have run before the schema was dropped
   await it.pool.query("select graphile_worker.add_job('work', '{\"key\": \"a\"}')");
   const failed = await it.sees("job:error", 1);
   for (const { error } of failed) t.regex(String(error), gone);
@@ -170,9 +173,9 @@ test("afterwards plain Graphile Worker runs each job once: those in flight, wait
   );
   await it.utils.tick();
   t.true((await it.row("select count(*)::int as n from dispatch_policy.in_flight_jobs")).n > 0);
-  const { handedBack, parked } = await it.utils.uninstall();
+  const { unstaged, parked } = await it.utils.uninstall();
   t.is(parked, 5);
-  t.true(handedBack < 15);
+  t.true(unstaged < 15);
   await it.pool.query(
     "select graphile_worker.reschedule_jobs(array(select id from graphile_worker.jobs), run_at => now())",
   );

@@ -76,7 +76,7 @@ export type Step =
   /** A worker pool comes, stops, or dies without a word. */
   | { readonly do: "pool"; readonly name: string; readonly how: "comes" | "stops" | "dies" }
   /** A worker pool that runs its share does not run a job. */
-  | { readonly do: "send back"; readonly nth: number }
+  | { readonly do: "requeue"; readonly nth: number }
   | {
       readonly do: "override";
       readonly gate: number;
@@ -421,7 +421,7 @@ const sharing: fc.Arbitrary<Step> = fc.oneof(
       how: fc.constantFrom(...(["comes", "comes", "comes", "dies", "dies", "stops"] as const)),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("send back" as const), nth: fc.nat(20) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("requeue" as const), nth: fc.nat(20) }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("settle" as const) }) },
 );
 
@@ -429,10 +429,10 @@ const sharing: fc.Arbitrary<Step> = fc.oneof(
 const BEFORE_SHARES: readonly Step[] = [{ do: "pool", name: "first", how: "comes" }];
 
 export interface CaseOptions {
-  /** A gate counts by worker pool; pools come and go, and send jobs back. */
+  /** A gate counts by worker pool; pools come and go, and requeue jobs. */
   readonly shares?: boolean;
-  /** Partitions wait at caps of their own, so that releases hand their slots on. */
-  readonly handing?: boolean;
+  /** Partitions wait at caps of their own, so that releases pass their slots on. */
+  readonly passing?: boolean;
   /** Jobs that nothing goes before go in the call that adds them. */
   readonly atOnce?: boolean;
   /** Partitions keep strict order, and failed jobs are tried again. */
@@ -453,7 +453,7 @@ export interface CaseOptions {
   readonly forced?: boolean;
   /** Partitions are held more often, so that probes go and end. */
   readonly held?: boolean;
-  /** Jobs that gates deny are put off. */
+  /** Jobs that gates deny are postponed. */
   readonly delaying?: boolean;
   /** Runs say what they cost. */
   readonly settling?: boolean;
@@ -472,7 +472,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
           fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
           fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
         )
-      : options.handing || options.delaying || options.strict
+      : options.passing || options.delaying || options.strict
         ? fc.tuple(
             (options.strict ? fc.constant(oneAtATime) : ownCap).map((one) => [one]),
             fc.array(gate(["partition", "policy", "key"]), { maxLength: 1, size: "max" }),
@@ -496,7 +496,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
   const beside = [
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
-    ...(options.handing || options.strict || options.deadlines ? [turning, turning, turning] : []),
+    ...(options.passing || options.strict || options.deadlines ? [turning, turning, turning] : []),
     ...(options.atOnce ? Array<typeof goingAtOnce>(24).fill(goingAtOnce) : []),
     ...(options.expiring ? [expiring, expiring] : []),
     ...(options.shares ? Array<typeof sharing>(6).fill(sharing) : []),
@@ -512,7 +512,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
     .tuple(add, fc.array(any, { minLength: 3, maxLength: options.steps, size: "max" }))
     .map(([first, others]) => [...(options.shares ? BEFORE_SHARES : []), first, ...others]);
   const all = gates.map(([some, others]) => [...some, ...others]);
-  const its = options.handing
+  const its = options.passing
     ? settings.map((one): Settings => ({ ...one, budget: null, fairBy: "jobs" }))
     : options.delaying
       ? fc
@@ -544,7 +544,7 @@ function withShadows(gates: readonly GateCase[]): fc.Arbitrary<GateCase[]> {
 export function inWords({ settings, gates, steps }: Case): string {
   const { halfLifeSeconds, fairBy, batchSize, budget, busyDelaySeconds, order } = settings;
   return [
-    `policy: fair by ${fairBy}, half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}${busyDelaySeconds === undefined ? "" : `, puts off by ${busyDelaySeconds} s`}${order ? `, ${order} order` : ""}`,
+    `policy: fair by ${fairBy}, half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}${busyDelaySeconds === undefined ? "" : `, postpones by ${busyDelaySeconds} s`}${order ? `, ${order} order` : ""}`,
     ...gates.map((gate, index) => {
       const [numbers, later] = gate.numbers.map(
         (values, index) =>
@@ -580,7 +580,7 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
       return `pause the policy for ${step.ms} ms`;
     case "pool":
       return `the ${step.name} worker pool ${step.how}`;
-    case "send back":
+    case "requeue":
       return `a worker pool sends #${step.nth} back`;
     case "resume":
       return `resume ${step.partition}`;

@@ -1,12 +1,12 @@
 // Admission as docs/design.md describes it: slow, in memory, and without a line of the engine's. What may go in one
-// pass, what that costs, what a release gives back.
+// pass, what that costs, what a release frees.
 import type { TestGate } from "../helpers/engine.ts";
 
 export interface Job {
   readonly id: string;
   readonly partition: string;
   readonly priority: number;
-  /** Later, once it was put off. */
+  /** Later, once it was postponed. */
   runAt: number;
   readonly cost: number;
   /** Its time has come, and a pass saw it. A clock that goes back does not take it away again. */
@@ -42,7 +42,7 @@ export interface Limiter {
   shadow: boolean;
   /** Its `max` is the share of each worker pool. */
   perWorker: boolean;
-  /** How many jobs gave a slot of it back. */
+  /** How many jobs freed a slot of it. */
   released: number;
   /** A job has come back. */
   lowered: Lowered | undefined;
@@ -61,7 +61,7 @@ interface Lowered {
   readonly cap: number;
   readonly until: number;
   readonly seconds: number;
-  /** How many jobs had given a slot back then. */
+  /** How many jobs had freed a slot then. */
   readonly released: number;
 }
 
@@ -637,7 +637,7 @@ export class Model {
   }
 
   /** After a pass over these: what their gates deny is due after the delay, one after the other until twice that. */
-  putOff(keys: readonly string[], now: number): void {
+  postpone(keys: readonly string[], now: number): void {
     const { busyDelaySeconds: seconds } = this.settings;
     if (seconds === undefined) return;
     const jobs = keys.filter((key) => this.#isDenied(key, now)).flatMap((key) => this.line(key));
@@ -754,7 +754,7 @@ export class Model {
       if (this.settings.fairBy === "work") this.#worked.push({ job, seconds, charged: work });
       if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok });
       for (const limiter of limiters) {
-        if (limiter.gate.kind !== "throttle") giveBack(limiter);
+        if (limiter.gate.kind !== "throttle") freeSlot(limiter);
         if (limiter.gate.kind === "adaptive_concurrency" && ok !== null)
           learn(limiter, this.numbersOf(limiter, now), ok, lagMs, admittedAt, before.get(limiter)!, now);
       }
@@ -762,7 +762,7 @@ export class Model {
   }
 
   /** A worker pool does not run it, because it runs its share: it is where it was before, and its tokens are back. */
-  sendBack(id: string, now: number): void {
+  requeue(id: string, now: number): void {
     this.#settle([{ id, ok: null, lagMs: 0, seconds: 0, settled: 0 }], now);
     const { job, limiters } = this.inFlight.get(id)!;
     this.inFlight.delete(id);
@@ -770,7 +770,7 @@ export class Model {
     if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok: null });
     for (const limiter of limiters) {
       if (limiter.gate.kind === "throttle") continue;
-      giveBack(limiter);
+      freeSlot(limiter);
       if (!limiter.perWorker) continue;
       const seconds = nextDelay(limiter, now);
       limiter.lowered = {
@@ -878,7 +878,7 @@ function newLimiter(name: string, gate: TestGate, key: string, now: number): Lim
   };
 }
 
-function giveBack(limiter: Limiter): void {
+function freeSlot(limiter: Limiter): void {
   limiter.inFlight -= 1;
   limiter.released += 1;
 }

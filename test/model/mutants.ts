@@ -267,7 +267,7 @@ export const MUTANTS = {
     shows:
       /jobs staged: the engine says|jobs admitted|the first jobs of|wait although they could go|still moves after/,
   },
-  "jobs that were put off together are due together": {
+  "jobs that were postponed together are due together": {
     shownBy: 1,
     of: "_delay_denied",
     from: /p\.place \* v_delay/,
@@ -275,7 +275,7 @@ export const MUTANTS = {
     delaying: true,
     shows: /when \d+ is due: the engine says/,
   },
-  "jobs that wait for their turn are put off": {
+  "jobs that wait for their turn are postponed": {
     shownBy: 1,
     of: "_lock_denied",
     from: /q\.denied_reason in \(/,
@@ -283,7 +283,7 @@ export const MUTANTS = {
     delaying: true,
     shows: /when \d+ is due: the engine says/,
   },
-  "jobs that are put off may go at once": {
+  "jobs that are postponed may go at once": {
     shownBy: 1,
     of: "_delay_denied",
     from: /set due = false/,
@@ -379,20 +379,20 @@ export const MUTANTS = {
     to: "return 0; v_ticked := ",
     shows: /wait although they could go/,
   },
-  "a slot is handed on before the arrivals are routed": {
+  "a slot is passed on before the arrivals are routed": {
     shownBy: 190,
-    of: "_hand_on",
+    of: "_pass_slots_on",
     from: /and not exists \(select from arrivals a where a\.policy = p\.name\)/,
     to: "",
-    handing: true,
+    passing: true,
     shows: /the first jobs of|jobs admitted/,
   },
   "a slot that is left to the next pass is forgotten": {
     shownBy: 190,
-    of: "_hand_on",
+    of: "_pass_slots_on",
     from: /where l\.id = any\(v_left\);/,
     to: "where false;",
-    handing: true,
+    passing: true,
     shows: /wait although they could go/,
   },
   "a job that goes at once costs one token, whatever its cost": {
@@ -487,7 +487,7 @@ export const MUTANTS = {
   },
   "a job that comes back has paid its tokens": {
     shownBy: 2,
-    of: "_send_back",
+    of: "_requeue",
     from: /'settled', '\{"cost": 0\}'::json/,
     to: "'settled', null",
     shares: true,

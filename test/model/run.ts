@@ -3,7 +3,7 @@ import type pg from "pg";
 import { asSent } from "../../src/db/releasing.ts";
 import { Engine, type StageOptions } from "../helpers/engine.ts";
 import { inside } from "../helpers/inside.ts";
-import { completeJob, fetchJob, poolLives, sendBack, startJob } from "../helpers/native.ts";
+import { completeJob, fetchJob, poolLives, requeue, startJob } from "../helpers/native.ts";
 import { routineOf } from "../helpers/table.ts";
 import { type Case, type GateCase, gateOf, nameOf, type Plan, type Step, stepInWords } from "./cases.ts";
 import { capacityOf, type Finish, type Job, limiterName, Model } from "./model.ts";
@@ -77,7 +77,7 @@ async function forget({ client }: Target): Promise<void> {
     "overrides",
     "activity",
     "workers",
-    "taken_over_jobs",
+    "copied_jobs",
   ];
   await client.query(`truncate ${tables.map((table) => `dispatch_policy_internal.${table}`).join(", ")}`);
 }
@@ -186,8 +186,8 @@ class Run {
         return;
       case "pool":
         return this.#pool(step);
-      case "send back":
-        return this.#sendBack(step);
+      case "requeue":
+        return this.#requeue(step);
       case "resume policy":
         this.#model.pausedUntil = Number.NEGATIVE_INFINITY;
         await this.#call("resume(policy => $1)", []);
@@ -340,7 +340,7 @@ class Run {
       same(`the first jobs of ${key}`, this.#inWords(jobs), this.#inWords(first));
     }
     this.#model.charge(keys, admitted, this.#now, { forced: true });
-    this.#model.putOff(keys, this.#now);
+    this.#model.postpone(keys, this.#now);
     this.#compare();
     if (settles) await this.#settle();
   }
@@ -418,7 +418,7 @@ class Run {
     }
     this.#model.charge(looked, admitted, this.#now, { decayed, first });
     for (const key of keys) if (!looked.includes(key)) this.#model.passBy(key, this.#now);
-    this.#model.putOff(keys, this.#now);
+    this.#model.postpone(keys, this.#now);
     this.#compare();
     for (const { key, fairKey } of this.#snapshot.partitions)
       if (keys.includes(key))
@@ -514,7 +514,7 @@ class Run {
     });
     const { decayed, first } = await this.#compareDecayed();
     const before = this.#snapshot;
-    // in two of three cases the freed slots are handed on
+    // in two of three cases the freed slots are passed on
     await this.#client.query("select dispatch_policy_internal._release($1, $2, $3)", [
       JSON.stringify(asSent(outcomes)),
       ...[new Date(this.#now), this.#case.steps.length % 3 > 0],
@@ -589,7 +589,7 @@ class Run {
     await poolLives(this.engine, poolId, how === "comes" ? 10 : 0, this.#client);
   }
 
-  async #sendBack({ nth }: Step & { do: "send back" }): Promise<void> {
+  async #requeue({ nth }: Step & { do: "requeue" }): Promise<void> {
     const running = [...this.#model.inFlight.keys()].sort();
     if (running.length === 0) return;
     const id = running[nth % running.length]!;
@@ -598,10 +598,10 @@ class Run {
     const job = await fetchJob(this.engine, jobId, "worker", as);
     const { admission } = await startJob(this.engine, job, { as });
     const gates = this.#case.gates.filter(({ perWorker }) => perWorker !== undefined).map(nameOf);
-    const sent = await sendBack(this.engine, job, admission, { as, gates, now: new Date(this.#now) });
-    same("whether the job was sent back", sent, true);
+    const sent = await requeue(this.engine, job, admission, { as, gates, now: new Date(this.#now) });
+    same("whether the job was requeued", sent, true);
     await completeJob(this.engine, jobId, as);
-    this.#model.sendBack(id, this.#now);
+    this.#model.requeue(id, this.#now);
     await this.#look();
     this.#compare();
   }

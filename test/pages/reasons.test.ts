@@ -107,7 +107,7 @@ const WORLDS: Record<Reason, (t: ExecutionContext, reason: Reason) => Promise<Pl
   not_due: withWorker(fetchEndpoint({ gates: [account] }), ({ utils }) =>
     utils.addJobs(fetches("ep1", 1, { runAt: new Date(Date.now() + 2 * HOUR) })),
   ),
-  set_aside: withWorker(fetchEndpoint({ gates: [account] }), async ({ pool, utils }) => {
+  quarantined: withWorker(fetchEndpoint({ gates: [account] }), async ({ pool, utils }) => {
     await utils.addJobs(fetches("ep1", 1));
     await workerTable(pool).before(
       "insert",

@@ -295,7 +295,7 @@ test("the operator has the verbs, and leaves its name in the audit", async (t) =
   await operator.query("select dispatch_policy.cancel(policy => 'p')");
   await operator.query("select dispatch_policy.remove_job('none')");
   await operator.query("select dispatch_policy.switch_policy('p', false)");
-  await operator.query("select dispatch_policy.hand_back('p')");
+  await operator.query("select dispatch_policy.unstage('p')");
   await operator.query("select dispatch_policy.switch_policy('p', true)");
 
   const { rows: audit } = await pool.query("select distinct by from dispatch_policy.audit");

@@ -88,7 +88,7 @@ test("adding that is refused", async (t) => {
   }
 });
 
-test("failing, retried, refused, taken over and lost jobs", async (t) => {
+test("failing, retried, refused, copied and lost jobs", async (t) => {
   const database = await testDatabase(t);
   const { pool } = database;
   const events: WorkerEvents = new EventEmitter();
@@ -131,7 +131,7 @@ test("failing, retried, refused, taken over and lost jobs", async (t) => {
   client.release();
   await worker.sees("job:success", 3);
   await worker.sees("job:failed", 3);
-  await until("the refused job is set aside", async () => {
+  await until("the refused job is quarantined", async () => {
     const { n } = await worker.row(
       "select count(*)::int as n from dispatch_policy.staged_jobs where error is not null",
     );

@@ -1,7 +1,7 @@
 // The playground: its policies, what stands in for Node's modules, and whole runs in
 // Chromium and Firefox beside those of a server.
 import { createHash } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -115,6 +115,17 @@ test("a module that imports what browsers lack fails the build, which names both
   await writeFile(path.join(root, "two.ts"), 'import fs from "node:fs";\nexport const a = fs;\n');
   t.throws(() => writeModules(root, ["one.ts"], path.join(root, "out")), {
     message: /^two\.ts imports "node:fs", which browsers lack/,
+  });
+});
+
+test("so does one that imports what the stand-in of a module lacks", async (t) => {
+  const root = await mkdtemp(path.join(os.tmpdir(), "root-"));
+  t.teardown(() => rm(root, { recursive: true, force: true }));
+  await mkdir(path.join(root, "site/browser"), { recursive: true });
+  await writeFile(path.join(root, "site/browser/os.ts"), "export const hostname = () => '';\n");
+  await writeFile(path.join(root, "one.ts"), 'import { hostname, uptime } from "node:os";\nhostname(uptime());\n');
+  t.throws(() => writeModules(root, ["one.ts"], path.join(root, "out")), {
+    message: /^one\.ts imports uptime, and site\/browser\/os\.ts, which stands in for browsers, lacks it/,
   });
 });
 

@@ -295,7 +295,7 @@ test("what Graphile Worker refuses is staged, and the pass reports it", async (t
   t.is(await it.staged("a"), 1);
   t.is((await it.limiter("concurrency", "a")).in_flight, 0);
   await it.route();
-  t.like(await it.admit(), { admitted: 0, set_aside: 1 });
+  t.like(await it.admit(), { admitted: 0, quarantined: 1 });
 });
 
 test("under another isolation level it is staged", async (t) => {

@@ -45,7 +45,7 @@ const CASES: Record<string, Case> = {
   "one is removed by its key": { act: sql("remove_job('k')"), leaves: [2, 0] },
   "one is completed": { act: sql(`complete_jobs(${ids("job_key = 'k'")})`), leaves: [2, 0] },
   "one is failed for good": { act: sql(`permanently_fail_jobs(${ids("job_key = 'k'")})`), leaves: [2, 0] },
-  "one is put off": {
+  "one is postponed": {
     act: sql(`reschedule_jobs(${ids("job_key = 'k'")}, run_at => now() + interval '1 day')`),
     leaves: [3, 0],
   },
@@ -77,10 +77,10 @@ const CASES: Record<string, Case> = {
     },
     leaves: [1, 0],
   },
-  "they are handed back": {
+  "they are unstaged": {
     act: async (it) => {
       await it.pool.query("select dispatch_policy.switch_policy('p', false)");
-      await it.pool.query("select * from dispatch_policy.hand_back('p')");
+      await it.pool.query("select * from dispatch_policy.unstage('p')");
     },
     leaves: [0, 0],
   },

@@ -273,7 +273,7 @@ test("a hold that is over: the others wait for the job that went first", async (
   t.like(await agreed(t, world, id!), { reason: "probing", gate: null, next_at: null });
 });
 
-test("not yet due, set aside, or its key is not worked out: each says when it goes on, or what is missing", async (t) => {
+test("not yet due, quarantine, or its key is not worked out: each says when it goes on, or what is missing", async (t) => {
   const world = await engine(t, { gates: [] });
   const runAt = new Date("2100-01-01T00:00:00Z");
   const [later, refused, unkeyed] = await world.stage(["a", "a", "a"], { runAt });
@@ -283,7 +283,7 @@ test("not yet due, set aside, or its key is not worked out: each says when it go
     .table("staged_jobs")
     .set({ retry_at: "2100-01-01T00:00Z", error: "no such plan" }, { id: refused });
   const it = await explain(world, refused!);
-  t.like(it, { reason: "set_aside", error: "no such plan" });
+  t.like(it, { reason: "quarantined", error: "no such plan" });
   t.regex(it.sentence, /no such plan/);
   await world.table("staged_jobs").set({ partition_id: null }, { id: unkeyed });
   t.like(await explain(world, unkeyed!), { reason: "waiting_key", policy: "p", partition: null });

@@ -2,7 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, type EngineOptions, engine, share } from "../helpers/engine.ts";
 import { inside } from "../helpers/inside.ts";
-import { addPast, completeJob, failJob, fetchJob, poolLives, sendBack, startJob } from "../helpers/native.ts";
+import { addPast, completeJob, failJob, fetchJob, poolLives, requeue, startJob } from "../helpers/native.ts";
 
 /** A group of one admitted job. `off`: it went to Graphile Worker while its policy was off. */
 async function world(
@@ -62,7 +62,7 @@ test("a copy of a parked job that was retried by hand counts in its place", asyn
   await native(it, job);
   await it.stage("a");
   await it.passes();
-  t.is((await startJob(it, await fetchJob(it, job))).verdict, "taken_over");
+  t.is((await startJob(it, await fetchJob(it, job))).verdict, "copied");
   await completeJob(it, job);
   await it.finish(await it.inFlight());
   await it.passes();
@@ -128,12 +128,12 @@ for (const runs of [false, true])
     });
   }
 
-for (const leaves of ["in a pass", "as its policy is handed back"] as const) {
+for (const leaves of ["in a pass", "as its policy is unstaged"] as const) {
   const leave = async (it: Engine) => {
     if (leaves === "in a pass") await it.passes();
     else {
       await it.pool.query("select dispatch_policy.switch_policy('p', false)");
-      await it.pool.query("select dispatch_policy.hand_back('p')");
+      await it.pool.query("select dispatch_policy.unstage('p')");
     }
   };
 
@@ -199,13 +199,13 @@ for (const state of ["in flight", "parked", "waiting past the gates"] as const) 
   });
 }
 
-test("a job with a copied flag that is taken over does not take the place of the original", async (t) => {
+test("a job with a copied flag that is copied does not take the place of the original", async (t) => {
   const { it, job } = await world(t, { gates: [concurrency(1)] });
   const copy = await addCopy(it, job);
   await fail(it, job, false);
   await it.stage("a");
   await it.passes();
-  t.is((await startJob(it, await fetchJob(it, copy))).verdict, "taken_over");
+  t.is((await startJob(it, await fetchJob(it, copy))).verdict, "copied");
   await completeJob(it, copy);
   await it.finish(await it.inFlight());
   await it.passes();
@@ -231,9 +231,9 @@ for (const unmanaged of ["enforce", "run"] as const) {
 
 for (const [how, parks] of [
   ["under its limits", true],
-  ["past them, and was let in", false],
+  ["past them, and was admitted", false],
 ] as const) {
-  test(`a job that a full pool sends back keeps its place: it was retried ${how}`, async (t) => {
+  test(`a job that a full pool requeues keeps its place: it was retried ${how}`, async (t) => {
     const { it, job } = await world(t, { gates: [share(2)] }, { pools: ["worker"] });
     await fail(it, job, parks);
     await due(it);
@@ -242,7 +242,7 @@ for (const [how, parks] of [
     const { admission, verdict } = await startJob(it, fetched);
     t.is(verdict, parks ? "known" : "admitted");
     // a while ago: until then fewer are admitted
-    t.true(await sendBack(it, fetched, admission, { now: new Date(Date.now() - 60_000) }));
+    t.true(await requeue(it, fetched, admission, { now: new Date(Date.now() - 60_000) }));
     await completeJob(it, job);
     t.is(await sweep(it), 0);
     const { rows } = await it.pool.query("select id from graphile_worker.jobs");

@@ -255,7 +255,7 @@ test("a worker without this package ends a job: a look or a sweep finds it", asy
   t.deepEqual(await called(it), [{ total: 2, gone: 1, failed: 1 }]);
 });
 
-test("a job whose slot was given back while it ran is followed in Graphile Worker", async (t) => {
+test("a job whose slot was freed while it ran is followed in Graphile Worker", async (t) => {
   const { it, query, group, sweep } = await world(t);
   await group(["a", "b", "c"]);
   await it.passes();
@@ -292,12 +292,12 @@ test("a retry that goes past the gates counts when it has ended", async (t) => {
   t.deepEqual(await called(it), [{ total: 1, succeeded: 1 }]);
 });
 
-test("handed back jobs are followed in Graphile Worker, and adopted again", async (t) => {
+test("unstaged jobs are followed in Graphile Worker, and adopted again", async (t) => {
   const { it, query, group, enable, sweep } = await world(t);
   await group(["a", "b", "c", "d"]);
   await it.route();
   await enable(false);
-  await query("select dispatch_policy.hand_back('p')");
+  await query("select dispatch_policy.unstage('p')");
   const { rows } = await query("select id from graphile_worker.jobs order by id");
   const [gone, failed, adopted, later] = rows.map(({ id }) => id);
   t.is(await sweep(), 0);
@@ -327,7 +327,7 @@ test("jobs of a policy that is off are followed in Graphile Worker", async (t) =
   t.is(await it.staged(), 0);
 });
 
-test("a copy that is taken over counts in its original's place", async (t) => {
+test("a copy that is copied counts in its original's place", async (t) => {
   const { it, query, group, enable, sweep } = await world(t, { gates: [concurrency(1)] });
   await enable(false);
   const [job] = await group(["a"]);
@@ -339,7 +339,7 @@ test("a copy that is taken over counts in its original's place", async (t) => {
     "select verdict, staged_id from dispatch_policy_internal._catch_unadmitted($1, 0, 1, 'w', null, $2, '{}', 'enforce', null)",
     [job, JSON.stringify(it.batch(["a"]))],
   );
-  t.is(caught.rows[0].verdict, "taken_over");
+  t.is(caught.rows[0].verdict, "copied");
   await query(DONE, [job]);
   t.is(await sweep(), 0);
   await it.finish(await it.inFlight());

@@ -41,11 +41,11 @@ const VERBS: Record<string, Verb> = {
   "removed by its key": call("select dispatch_policy.remove_job('dear')"),
   completed: call("select dispatch_policy.complete_jobs(array[$1::bigint])"),
   "failed for good": call("select dispatch_policy.permanently_fail_jobs(array[$1::bigint], 'no')"),
-  "put off": call(
+  postpone: call(
     "select dispatch_policy.reschedule_jobs(array[$1::bigint], run_at => now() + interval '1 day')",
   ),
   "of less urgency": call("select dispatch_policy.reschedule_jobs(array[$1::bigint], priority => 10)"),
-  "put off under its key": (as, _dear, world) =>
+  "postpone under its key": (as, _dear, world) =>
     world.stage("a", { as, cost: 9, jobKey: "dear", runAt: new Date(Date.now() + HOUR_MS) }),
   "replaced by one of another partition": (as, _dear, world) =>
     world.stage("b", { as, cost: 100, jobKey: "dear" }),

@@ -77,7 +77,7 @@ const VERBS = [
   "select * from dispatch_policy.cancel(policy => 'p', count => 100)",
   "select * from dispatch_policy.remove(policy => 'p', count => 100)",
   "select dispatch_policy.switch_policy('p', false)",
-  "select * from dispatch_policy.hand_back('p', 100)",
+  "select * from dispatch_policy.unstage('p', 100)",
   "select dispatch_policy_internal._collect_partitions(now() + interval '1 day', interval '1 hour')",
   "select dispatch_policy_internal._collect_limiters(now() + interval '1 day', interval '1 hour')",
 ];

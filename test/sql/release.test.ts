@@ -83,7 +83,7 @@ test("a release is not to wait where a gate is waited for, whatever the workers 
   t.is(await mayEnd(it, ofB), 1, "two are ahead, and nobody waits for what it frees but they");
 });
 
-test("an operator gives back the slots of a job that was always due", async (t) => {
+test("an operator frees the slots of a job that was always due", async (t) => {
   const it = await bounded(t);
   await it.stage("a");
   await it.passes();

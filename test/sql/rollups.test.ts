@@ -31,7 +31,7 @@ test("a minute has what was staged, admitted, denied and finished in it", async 
   ]);
   t.true((await fold(it)) > 0);
   const it1 = await totals(it);
-  t.like(it1, { staged: "4", admitted: "3", succeeded: "1", failed: "1", dropped: "0", set_aside: "0" });
+  t.like(it1, { staged: "4", admitted: "3", succeeded: "1", failed: "1", dropped: "0", quarantined: "0" });
   t.deepEqual(it1.denied, { concurrency_full: 1 });
   t.is(it1.lag_seconds.toFixed(3), "0.027");
   t.is(await inBucketOf(it, 0.02, it1.lags), 1);

@@ -19,7 +19,7 @@ type KeysOf<T> = T extends unknown ? keyof T : never;
 /** The compiler refuses this if a name is missing, or one is too many. */
 const RETRY = {
   ...{ attempt: true, revision: true, giveUp: true, native: true, after: true, task: true, priority: true },
-  ...{ maxAttempts: true, giveBack: true, jobKey: true, move: true },
+  ...{ maxAttempts: true, refund: true, jobKey: true, move: true },
 } as const satisfies Record<KeysOf<Retry>, true>;
 
 test("the retry message has the same names in TypeScript and in SQL", async (t) => {

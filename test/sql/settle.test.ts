@@ -273,8 +273,8 @@ for (const scope of ["partition", "policy"] as const)
     t.is(await pass(5.1), 1);
   });
 
-for (const [what, gates, handsOn] of [
-  ["the slot, which is handed on", [concurrency(1), throttle(10, MINUTE)], [{ policy: "p", jobs: 1 }]],
+for (const [what, gates, passesOn] of [
+  ["the slot, which is passed on", [concurrency(1), throttle(10, MINUTE)], [{ policy: "p", jobs: 1 }]],
   ["the tokens", [throttle(10, MINUTE), concurrency(1)], null],
 ] as const)
   test(`a job that needs both what comes back and the slot goes, if its partition waits for ${what}`, async (t) => {
@@ -286,11 +286,11 @@ for (const [what, gates, handsOn] of [
     t.is(await pass(0), 0);
     const ends = (await it.inFlight()).map((job) => ({ job, ok: true, settled: { cost: 3 } }));
     const { rows } = await it.pool.query(
-      "select handed_on from dispatch_policy_internal._release($1, $2, true)",
+      "select passed_on from dispatch_policy_internal._release($1, $2, true)",
       [...[JSON.stringify(ends), at(0)]],
     );
-    t.deepEqual(rows[0].handed_on, handsOn);
-    t.is(await pass(0), handsOn ? 0 : 1);
+    t.deepEqual(rows[0].passed_on, passesOn);
+    t.is(await pass(0), passesOn ? 0 : 1);
     t.is(await tokens(0), 1);
   });
 

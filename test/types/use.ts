@@ -145,7 +145,7 @@ await utils.hold({ policy: "fetch_endpoint", partition: "acct:1", forMs: 30_000,
 // and so is any other option
 const absent = undefined;
 await utils.admit({ policy: "fetch_endpoint", partition: absent, drain: true, dryRun: absent, reason: absent });
-await utils.adopt({ task: "fetch_endpoint", dryRun: absent }); await utils.handBack({ policy: "fetch_endpoint", dryRun: absent });
+await utils.adopt({ task: "fetch_endpoint", dryRun: absent }); await utils.unstage({ policy: "fetch_endpoint", dryRun: absent });
 await utils.move({ policy: "fetch_endpoint", partition: "acct:1", toPartition: absent, toPolicy: "x", ids: absent, dryRun: absent }); for await (const { spec } of utils.export({ policy: "x", partition: absent })) spec.runAt satisfies Date;
 await utils.cancel({ policy: "fetch_endpoint", partition: absent, dryRun: absent, reason: "left us" }); await utils.cancel({ ids: [a.id], by: absent });
 await utils.remove({ ids: [a.id], dryRun: absent }); await utils.retry({ ids: [a.id], since: absent, error: absent }); await utils.uninstall({ force: absent });

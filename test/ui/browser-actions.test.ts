@@ -163,7 +163,7 @@ for (const [n, row] of ROWS.entries())
 
       const [command = "", sql = ""] = await page.locator("pre").allTextContents();
       await it.pool.query(textFor(sql, n, "sql"));
-      if (row.verb === "cancel") await it.utils.sweep(); // SQL leaves it to a sweep to give the slots back
+      if (row.verb === "cancel") await it.utils.sweep(); // SQL leaves it to a sweep to free the slots
       t.deepEqual(await stateOf(keyOf(n, "sql")), after, sql);
       const { stderr, code } = await runInTurn(
         { DATABASE_URL: it.url },

@@ -103,7 +103,7 @@ test("what is stored for jobs to come says so, and can be undone", async (t) => 
   );
 });
 
-test("the slots of a job are counted before they are given back", async (t) => {
+test("the slots of a job are counted before they are freed", async (t) => {
   const it = await world(t);
   t.regex(await it.text(`/act/release-slots?ids=${it.first}`), /<strong>1<\/strong> job matches now/);
   await it.send("/act/release-slots", { ids: it.first, ...R });

@@ -130,7 +130,7 @@ const PARSED: Readonly<Record<string, () => Promise<Listener>>> = {
     );
     return ofFastify(app);
   },
-  async "Koa, handed on"() {
+  async "Koa, passed on"() {
     const koa = await behindKoaParser((ctx) => Object.assign(ctx.req, { body: ctx.request.body }));
     return koa.callback();
   },

@@ -34,7 +34,7 @@ test("without authorize nothing is mounted, and a wrong option is named", (t) =>
     t.throws(() => createUi(options), { instanceOf: ArgumentError, message });
 });
 
-test("who is not let in sees nothing; a redirect to a sign-in is sent", async (t) => {
+test("who is not admitted sees nothing; a redirect to a sign-in is sent", async (t) => {
   const out = await world(t, { authorize: () => null });
   for (const path of ["/", "/assets/style.css", "/nothing"]) t.is((await out.get(path)).status, 401, path);
   t.is((await out.send("/act/pause", PAUSE)).status, 401);

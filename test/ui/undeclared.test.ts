@@ -21,19 +21,19 @@ test("overview, policies and health have their counts and the ways out, and lead
     const page = await text(path);
     t.deepEqual(cellsOf(page, "Policies that nobody declared"), [["it&#39;s old", "3", "jobs"]], path);
     t.regex(page, /remove-policy --policy &#39;it&#39;\\&#39;&#39;s old&#39; --into OTHER --yes/, path);
-    t.regex(page, /hand-back --policy &#39;it/, path);
+    t.regex(page, /unstage --policy &#39;it/, path);
   }
   t.regex(await text("/"), /3 jobs wait for <a href="#undeclared">|which nobody declared \(3 staged\)/);
   const [, link = ""] = /href="([^"]*)" aria-label="jobs of/.exec(await text("/policies")) ?? [];
   t.is((await text(link)).match(/class="badge plain">staged</g)?.length, 3);
   const one = await text("/policy?policy=it%27s+old");
   t.regex(one, /Nobody declared this policy, and <a [^>]*>3 jobs<\/a> wait for it/);
-  t.regex(one, /hand-back --policy/);
+  t.regex(one, /unstage --policy/);
 });
 
-test("once the jobs are handed back, no page names the policy any more", async (t) => {
+test("once the jobs are unstaged, no page names the policy any more", async (t) => {
   const { text, utils, get } = await withUndeclared(t);
-  await utils.handBack({ policy: "it's old" });
+  await utils.unstage({ policy: "it's old" });
   for (const path of ["/", "/policies", "/health"]) t.notRegex(await text(path), /nobody declared/, path);
   t.is((await get("/policy?policy=it%27s+old")).status, 400, "an unknown policy");
 });

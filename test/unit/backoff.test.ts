@@ -5,7 +5,7 @@ import { PolicyDefinitionError } from "../../src/errors.ts";
 import { exponential, fixed, list, polynomial } from "../../src/policy/backoff.ts";
 import { type BackoffFunction, definePolicy, resolveBackoff } from "../../src/policy/policy.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
+// biome-ignore lint/suspicious/noExplicitAny: tests pass what the types forbid
 type Anything = any;
 const attempts = [1, 2, 3, 4, 5];
 

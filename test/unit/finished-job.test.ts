@@ -93,7 +93,7 @@ test("the history keeps the first line, in letters that PostgreSQL can store, an
 });
 
 test("a batch gets its attempt back if each part that failed says RetryAfter", (t) => {
-  const policy = definePolicy("p", { partitionBy: "key", giveBackAttempt: true });
+  const policy = definePolicy("p", { partitionBy: "key", refundAttempt: true });
   const logger = { error: () => t.fail() } as unknown as Logger;
   const ended = (...errors: unknown[]) => {
     const failed = new BatchError(errors);
@@ -101,7 +101,7 @@ test("a batch gets its attempt back if each part that failed says RetryAfter", (
     return finishedJob(job, of, new Error(failed.message), { logger, events: noEvents }).retry;
   };
   const later = new RetryAfter("1 hour");
-  t.like(ended(later, new Error("refused", { cause: later })), { giveBack: true });
+  t.like(ended(later, new Error("refused", { cause: later })), { refund: true });
   t.is(ended(later, new Error("its own fault")), null, "it was its last attempt");
 });
 

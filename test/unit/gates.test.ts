@@ -2,7 +2,7 @@ import test from "ava";
 import { PolicyDefinitionError } from "../../src/errors.ts";
 import { adaptiveConcurrency, concurrency, type Gate, throttle } from "../../src/gates/index.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
+// biome-ignore lint/suspicious/noExplicitAny: tests pass what the types forbid
 type Anything = any;
 
 test("a gate of constants knows its values, as columns of the limiters table", (t) => {

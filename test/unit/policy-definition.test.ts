@@ -2,7 +2,7 @@ import test from "ava";
 import { concurrency, throttle } from "../../src/gates/index.ts";
 import { definePolicy, definitionHash, policyDefinition } from "../../src/policy/policy.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
+// biome-ignore lint/suspicious/noExplicitAny: tests pass what the types forbid
 type Anything = any;
 const hash = (options: object): string =>
   definitionHash(policyDefinition(definePolicy("fetch", { partitionBy: "host", ...options } as Anything)));
@@ -70,7 +70,7 @@ const CHANGES: Record<string, object> = {
   "the history's time": { history: { keep: "2 hours" } },
   breaker: { breaker: { failures: 3, within: "1 minute", cooldown: "10 seconds" } },
   "the breaker's cooldown": { breaker: { failures: 3, within: "1 minute", cooldown: "20 seconds" } },
-  giveBackAttempt: { giveBackAttempt: true },
+  refundAttempt: { refundAttempt: true },
   job: { job: { priority: 1 } },
 };
 

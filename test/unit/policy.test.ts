@@ -10,7 +10,7 @@ import {
   tasksOf,
 } from "../../src/policy/policy.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
+// biome-ignore lint/suspicious/noExplicitAny: tests pass what the types forbid
 type Anything = any;
 const declare = (options: object, name = "fetch"): AnyPolicy => definePolicy(name, options as Anything);
 
@@ -39,7 +39,7 @@ test("a policy with nothing but partitionBy", (t) => {
     job: {},
     retries: "restage",
     unmanaged: "enforce",
-    giveBackAttempt: false,
+    refundAttempt: false,
     breaker: null,
     slotTimeoutSeconds: null,
     perWorker: false,
@@ -144,7 +144,7 @@ test("every option finds its way into the definition", (t) => {
     job: { queueName: "q", priority: -3, maxAttempts: 5, flags: ["slow"] },
     retries: "bypass",
     unmanaged: "enforce",
-    giveBackAttempt: false,
+    refundAttempt: false,
     breaker: null,
     slotTimeoutSeconds: 90,
     perWorker: false,
@@ -391,8 +391,8 @@ const REFUSED: [() => unknown, string | RegExp][] = [
     'policy "fetch": unknown option "cooldow" of breaker: did you mean "cooldown"?',
   ],
   [
-    with_({ retries: "bypass", giveBackAttempt: true }),
-    /giveBackAttempt must be false if retries is "bypass", got true/,
+    with_({ retries: "bypass", refundAttempt: true }),
+    /refundAttempt must be false if retries is "bypass", got true/,
   ],
   [with_({ backoff: "5 minutes" }), 'policy "fetch": backoff must be a function, got "5 minutes"'],
   [
@@ -401,7 +401,7 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   ],
   [
     with_({ gates: [], whenBusy: { delay: "30 seconds" } }),
-    'policy "fetch": whenBusy must be "wait" without gates, got a delay: it puts off jobs that gates deny, and there are none',
+    'policy "fetch": whenBusy must be "wait" without gates, got a delay: it postpones jobs that gates deny, and there are none',
   ],
   [with_({ whenBusy: "drop" }), 'policy "fetch": whenBusy must be "wait", "skip" or { delay }, got "drop"'],
   [

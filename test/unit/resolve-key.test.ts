@@ -2,7 +2,7 @@ import test from "ava";
 import { PayloadError } from "../../src/errors.ts";
 import { definePolicy, resolveJob } from "../../src/policy/policy.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
+// biome-ignore lint/suspicious/noExplicitAny: tests pass what the types forbid
 type Anything = any;
 const by = (partitionBy: Anything) =>
   definePolicy("fetch", { partitionBy, context: (payload: Anything) => payload ?? {} });

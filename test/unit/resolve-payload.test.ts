@@ -5,7 +5,7 @@ import { z as z3 } from "zod3";
 import { PayloadError, UnwrappedTaskError } from "../../src/errors.ts";
 import { definePolicy, resolveJob } from "../../src/policy/policy.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
+// biome-ignore lint/suspicious/noExplicitAny: tests pass what the types forbid
 type Anything = any;
 const spec = { task: "fetch" };
 const payload = z.object({ host: z.string(), ports: z.array(z.number()).default([80]) });
@@ -106,7 +106,7 @@ test("a policy's task gets the parsed payload and the helpers as they are", asyn
   t.is(seen[1], inPolicy);
 });
 
-test("a policy's task hands on what it returns, as batch jobs need", async (t) => {
+test("a policy's task passes on what it returns, as batch jobs need", async (t) => {
   const batch = definePolicy("batch", { partitionBy: "0.host" });
   const results = [Promise.resolve()];
   t.is((await batch.task(() => results as Anything)([{ host: "h" }], inPolicy)) as unknown, results);

@@ -4,7 +4,7 @@ import { PayloadError } from "../../src/errors.ts";
 import { adaptiveConcurrency, concurrency, throttle } from "../../src/gates/index.ts";
 import { definePolicy, type JobInfo, resolveJob, resolveLimits } from "../../src/policy/policy.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
+// biome-ignore lint/suspicious/noExplicitAny: tests pass what the types forbid
 type Anything = any;
 const spec = { task: "fetch" };
 const fetch = (options: object) => definePolicy("fetch", { partitionBy: "host", ...options } as Anything);

@@ -16,7 +16,7 @@ test("a slot is lost after a second", (t) => {
   t.deepEqual(jobs(suspects.lost(page(["1", "2"]), 1000, false)), ["1"]);
 });
 
-test("a slot that was given back meanwhile begins anew", (t) => {
+test("a slot that was freed meanwhile begins anew", (t) => {
   const suspects = makeSuspects();
   suspects.lost(page(["1"]), 0, false);
   suspects.lost(page([]), 500, false);

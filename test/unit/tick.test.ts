@@ -9,7 +9,7 @@ import { makeRegistry } from "../../src/policy/registry.ts";
 import { silent } from "../helpers/silent.ts";
 
 const nothing: Admission = {
-  ...{ claimed: 0, admitted: 0, denied: {}, set_aside: 0, next_eligible_at: null, next_in_ms: null },
+  ...{ claimed: 0, admitted: 0, denied: {}, quarantined: 0, next_eligible_at: null, next_in_ms: null },
   ...{ saturated: null, to_route: false, to_key: false, to_tell: false },
 };
 const request = { policy: "p", shard: null, now: null, bounded: true };
@@ -56,7 +56,7 @@ for (const [what, answer, progress] of [
   ["finds all due jobs of what it claims locked", { claimed: 1 }, false],
   ["claims as many as it may, so others wait", { claimed: 50 }, true],
   ["admits", { claimed: 1, admitted: 1 }, true],
-  ["sets a job aside", { claimed: 1, set_aside: 1 }, true],
+  ["quarantines a job", { claimed: 1, quarantined: 1 }, true],
   ["denies", { claimed: 1, denied: { throttle_empty: 1 } }, true],
   ["drops what has expired", { claimed: 1, to_tell: true }, true],
 ] as const) {

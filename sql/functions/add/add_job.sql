@@ -6,7 +6,7 @@
 --
 -- A job that is not admitted until `expires_at` is dropped. Without it, the policy's `expiresAfter` counts.
 --
--- Each add of a `job_key` with `debounce_wait` puts the job off to that time from now. At the latest it is due
+-- Each add of a `job_key` with `debounce_wait` postpones the job to that time from now. At the latest it is due
 -- `debounce_max_wait` after the first add. Without them, the policy's `debounce` counts.
 --
 --   select dispatch_policy.add_job('fetch_endpoint', '{"endpointId": "ep1"}');

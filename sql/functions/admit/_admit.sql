@@ -1,11 +1,11 @@
--- One admission pass over one shard of a policy: claim, lock, allocate, hand over, charge. It is one transaction. Its number
--- of statements does not grow with the partitions, unless it tries twice or hands over in halves.
+-- One admission pass over one shard of a policy: claim, lock, allocate, admit, charge. It is one transaction. Its number
+-- of statements does not grow with the partitions, unless it tries twice or admits in halves.
 --
 -- Passes that keep to the ahead bound run one after another. So none skips partitions that another has locked. A second one
 -- beside the first would rank only its own claim. Once the first has unlocked the bound, it would use all the room.
 --
 -- If an application's transaction has a limiter locked, only those who use it are stopped. After a short wait their
--- partitions are put off for a moment, and the others go on in the same pass.
+-- partitions are postponed for a moment, and the others go on in the same pass.
 --
 -- Locks: the turn "admit" if it keeps to the ahead bound, partitions, staged rows that become due, limiters ascending.
 -- Then staged rows, Graphile Worker's job rows, in-flight rows. Partitions and staged rows that are locked are skipped. In
@@ -19,7 +19,7 @@
 -- It is longer than others, because a pass that meets a locked limiter rolls back and repeats one block: claim to charge.
 create or replace function _admit(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
-  out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz,
+  out claimed int, out admitted int, out denied jsonb, out quarantined int, out next_eligible_at timestamptz,
   out saturated text, out to_route boolean
 ) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
@@ -39,7 +39,7 @@ declare
   v_pass record;
 begin
   perform _check_isolation('a tick');
-  claimed := 0; admitted := 0; denied := '{}'; set_aside := 0;
+  claimed := 0; admitted := 0; denied := '{}'; quarantined := 0;
   select * into v_policy from policies p where p.name = p_policy;
   if v_policy.id is null then
     perform _unknown_policy(p_policy);
@@ -78,7 +78,7 @@ begin
             claimed := 0;
             v_partition_ids := '{}';
           end if;
-          v_partition_ids := _put_off(
+          v_partition_ids := _postpone(
             v_policy.id, v_partition_ids, v_busy, v_locked, p_bounded, v_now);
           exit when v_partition_ids = '{}';
         end if;
@@ -98,7 +98,7 @@ begin
           v_policy, v_claimed, v_limiters, v_now, p_bounded, v_began);
         claimed := coalesce(v_pass.claimed, claimed);
         admitted := v_pass.admitted; denied := v_pass.denied;
-        set_aside := v_pass.set_aside; saturated := v_pass.saturated;
+        quarantined := v_pass.quarantined; saturated := v_pass.saturated;
         exit;
       exception when lock_not_available or deadlock_detected then
         if not v_locking then

@@ -90,7 +90,7 @@ begin
       raise exception using errcode = 'DPOUT';
     end if;
     v_staged_id := nextval(pg_get_serial_sequence('staged_jobs', 'id'));
-    select j.id, j.revision into strict v_admitted from _hand_over_one(
+    select j.id, j.revision into strict v_admitted from _add_admitted_one(
       v_policy, v_partition, v_staged_id, v_job.task, v_job.payload, v_job."runAt", v_job."maxAttempts", v_job.priority,
       v_job.traceparent, v_now) j;
     perform _charge_one(

@@ -8,7 +8,7 @@
 create or replace function _admit_locked(
   p_policy policies, p_claimed claimed[],
   p_locked limiters[], p_now timestamptz, p_bounded boolean, p_began timestamptz,
-  out claimed int, out looked_at uuid[], out admitted int, out denied jsonb, out set_aside int, out saturated text
+  out claimed int, out looked_at uuid[], out admitted int, out denied jsonb, out quarantined int, out saturated text
 ) language plpgsql as $$
 declare
   v_claimed claimed[] := p_claimed;
@@ -17,7 +17,7 @@ declare
   v_stopped record;
   v_passed record;
 begin
-  admitted := 0; denied := '{}'; set_aside := 0;
+  admitted := 0; denied := '{}'; quarantined := 0;
   looked_at := _expire((p_policy).name, array(select c.id from unnest(p_claimed) c), p_now);
   if (p_policy).job_order = 'strict' and (p_policy).enabled then
     looked_at := _wait_in_order(p_policy, looked_at, p_now, p_began is not null);
@@ -44,6 +44,6 @@ begin
   v_passed := _admit_claimed(
     p_policy, v_claimed, v_limiters, v_candidates, p_now, not (p_policy).enabled, p_began);
   admitted := v_passed.admitted; denied := v_passed.denied;
-  set_aside := v_passed.set_aside; saturated := v_passed.saturated;
+  quarantined := v_passed.quarantined; saturated := v_passed.saturated;
 end
 $$;

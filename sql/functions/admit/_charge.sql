@@ -1,4 +1,4 @@
--- Charges what was handed over, and decides for each claimed partition when it is looked at next. Counters, tokens, waiting
+-- Charges what was admitted, and decides for each claimed partition when it is looked at next. Counters, tokens, waiting
 -- and decayed admits follow the jobs that Graphile Worker returned, not those that were chosen. A job that replaced a
 -- waiting, already admitted one under its key counts once.
 --

@@ -5,7 +5,7 @@
 -- after an outage would delete a whole backlog in one transaction, or admit what is late. The pass has limiters locked, and
 -- a history makes each job dearer. With one, 50,000 took 2.5 s. It took 6 s where each partition had been held 100 times.
 --
--- It skips rows that another session has locked. Such a row may be free when the pass hands it over, so _hand_over looks at
+-- It skips rows that another session has locked. Such a row may be free when the pass admits it, so _add_admitted looks at
 -- the time again.
 create or replace function _expire(p_policy text, p_partition_ids uuid[], p_now timestamptz)
 returns uuid[] language plpgsql volatile as $$

@@ -6,7 +6,7 @@ create or replace function _leftovers(
   p_admitted partition_admitted[], p_now timestamptz
 ) returns leftover[] language plpgsql stable as $$   -- planned as _charge
 declare
-  v_were_staged boolean := (p_candidates[1]).ct is not null;   -- a job let in at its start was not
+  v_were_staged boolean := (p_candidates[1]).ct is not null;   -- a job admitted at its start was not
   v_has_gone boolean := exists (select from unnest(p_admissions) a where not a.admitted);
 begin
   return array(

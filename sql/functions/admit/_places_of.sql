@@ -1,4 +1,4 @@
--- The places of staged jobs that are about to leave staging. If a worker pool sends one back, it gets its place again.
+-- The places of staged jobs that are about to leave staging. If a worker pool requeues one, it gets its place again.
 create or replace function _places_of(p_candidates candidate[])
 returns place[] language sql stable as $$
   select array(

@@ -5,7 +5,7 @@
 -- partition has other limiters now, it is charged as a new one, and occupies these as well.
 --
 -- The danger: tokens are spent by a start, and one payment would do for several starts or for a dearer job. The cure: a
--- job that keeps the slot of one that may have run pays its tokens anew (_hand_over tells). A dearer one pays the
+-- job that keeps the slot of one that may have run pays its tokens anew (_add_admitted tells). A dearer one pays the
 -- difference.
 --
 -- It is longer than others, because jobs that are in flight already take a statement more.

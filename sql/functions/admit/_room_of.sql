@@ -12,7 +12,7 @@
 --     own. So may a new definition's, and the next deployment may bring the old one back.
 --   share         of a gate with `perWorker`: how many jobs each worker pool may run at once. Else null
 --   pools         of a gate with `perWorker`: how many worker pools its cap goes by. Else null
---   rises_at      when the cap rises that holds because a worker pool has sent a job back; null: none does
+--   rises_at      when the cap rises that holds because a worker pool has requeued a job; null: none does
 --   ending        released jobs that Graphile Worker still has; the ahead bound has no room for them
 --
 -- It is a query without plpgsql, so that PostgreSQL puts it into that of its callers.

@@ -21,7 +21,7 @@ begin
   if not found then
     return;
   end if;
-  v_long := array(   -- by ctid, as _hand_over
+  v_long := array(   -- by ctid, as _add_admitted
     select s.id from staged_jobs s
     where s.ctid = any(array(select c.ct from unnest(candidates) c where c.chosen))
       and s.task_identifier <> all (v_short_tasks));

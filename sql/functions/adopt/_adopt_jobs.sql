@@ -2,7 +2,7 @@
 -- this call.
 --
 -- A job of the page may have run to its end meanwhile, and only then was one of its key staged. By the page the staged one
--- looks older, and nothing of its key would be left. So if Graphile Worker gives back fewer jobs, and staged ones were
+-- looks older, and nothing of its key would be left. So if Graphile Worker returns fewer jobs, and staged ones were
 -- dropped, this raises lock_not_available. The caller tries smaller parts, and the job that is gone drops nothing.
 --
 -- Locks: staged rows in the order of their keys, as staging takes them, then Graphile Worker's rows.

@@ -1,7 +1,7 @@
 -- Gives staged jobs with preserve_run_at the times of the jobs that adoption takes out of Graphile Worker for them. Such a job
 -- keeps the time of the one it replaces. Once that one is gone, nobody knows its time, and the staged job would run at once.
 --
--- A staged job that is set aside stays so. Its partition may have another next job then, so routing looks at it again.
+-- A staged job that is quarantined stays so. Its partition may have another next job then, so routing looks at it again.
 create or replace function _keep_times(
   p_job_keys text[], p_run_ats timestamptz[], p_given boolean[]
 ) returns void language plpgsql as $$

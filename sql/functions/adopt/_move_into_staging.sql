@@ -38,7 +38,7 @@ begin
     select j.id, j.payload, j.priority, j.max_attempts, j.created_at, j.key as job_key, w.queue_name,
       _run_at(j.run_at) as run_at,
       -- Graphile Worker writes the time of the call if the caller gave none. An earlier time was that of a job's first
-      -- staging. By it, each job that was handed back would go before the jobs of other tasks.
+      -- staging. By it, each job that was unstaged would go before the jobs of other tasks.
       -- So would one that was in flight, by the time of its admission.
       j.run_at > j.created_at and j.run_at <> j.updated_at
         and not (j.run_at <= v_now and _is_ours(j.flags, j.created_at, j.key)) as run_at_given,

@@ -2,11 +2,11 @@
 --
 -- These are left out:
 -- - Jobs that run or have failed for good.
--- - Jobs that this package admitted, parked or took over.
+-- - Jobs that this package admitted, parked or copied.
 -- - Jobs with run_at infinity, which never start by themselves.
 -- - Retries, if the policy's retries go past the gates.
 --
--- A job that was handed back after a failure still has the flag of its admission. So does one that was in flight when the
+-- A job that was unstaged after a failure still has the flag of its admission. So does one that was in flight when the
 -- schema was dropped. It has neither a slot nor a staged row, so it is adopted. An admission commits with its slot.
 --
 -- It reads the ids in their order and stops at the limit. Without statistics the planner would sort all jobs each time:
@@ -32,7 +32,7 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
       -- one look at the index for each: as a join it may read all jobs in flight each time
       and (select true from in_flight_jobs f where f.job_id = j.id limit 1) is null
       and not exists (
-        select from taken_over_jobs o
+        select from copied_jobs o
         where o.job_id = j.id and o.revision = j.revision)
     order by j.id limit p_limit);
 $$;

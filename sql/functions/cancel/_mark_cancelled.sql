@@ -2,7 +2,7 @@
 -- release ends a marked job for good if it has failed, and a start that asks refuses to run it.
 --
 -- Jobs that have failed are marked as well, because the release of a failure may be under way, and stage the job again. Jobs
--- that the caller has ended (`p_ended`) get another mark as well: by it the next sweep gives their slots back. All rows are
+-- that the caller has ended (`p_ended`) get another mark as well: by it the next sweep frees their slots. All rows are
 -- locked at once, in the order in which releases and passes lock them.
 --
 --   told      they run, and were not marked before

@@ -38,7 +38,7 @@ begin
     when p_of_partition and v_stop is not null then v_stop ->> 'reason'
     when p_of_partition and v_head.id is not null then 'strict_order'
     when (p_job).partition_id is null then 'waiting_key'
-    when (p_job).retry_at is not null then 'set_aside'
+    when (p_job).retry_at is not null then 'quarantined'
     when not (p_job).due and (p_job).run_at > p_now then 'not_due'
     when v_stop is not null then v_stop ->> 'reason'
     when (p_partition).probe_job_id is not null then 'probing'
@@ -46,7 +46,7 @@ begin
     when v_lack is not null then v_lack ->> 'reason'
     when (p_partition).denied_reason in ('tick_budget', 'batch') then (p_partition).denied_reason end;
   v_next := case v_reason
-    when 'set_aside' then (p_job).retry_at
+    when 'quarantined' then (p_job).retry_at
     when 'not_due' then (p_job).run_at
     when 'strict_order' then v_head.until_at
     when v_stop ->> 'reason' then (v_stop ->> 'until')::timestamptz

@@ -30,7 +30,7 @@ begin
         || _to_the_second(v_gate #>> '{set_by,until}')
     else case p_it ->> 'reason'
     when 'waiting_key' then 'A process that has the policy must work out its partition first'
-    when 'set_aside' then 'It was refused, and is tried again at ' || coalesce(
+    when 'quarantined' then 'It was refused, and is tried again at ' || coalesce(
         _to_the_second(p_it ->> 'next_at'), 'a later time') || ': '
       || coalesce(p_it ->> 'error', 'its row was locked')
     when 'not_due' then 'It is due at ' || _to_the_second(p_it ->> 'next_at')

@@ -2,7 +2,7 @@
 -- partition spend them. It has refilled, and nobody has spent, until `p_at`. `p_gate` is a gate of _explained_gates.
 --
 -- If nothing is spent before, the gate's `next_at` is exact. A job that costs more than the bucket's capacity waits for a full
--- one, and leaves a debt. A window gives its tokens back as unevenly as they were spent, a 64th of it late. What is too little
+-- one, and leaves a debt. The tokens of a window come back as unevenly as they were spent, a 64th of it late. What is too little
 -- for one more job stays unused.
 create or replace function _throttle_seconds(
   p_gate jsonb, p_cost_ahead float8, p_cost float8, p_at timestamptz, p_now timestamptz, out least_s float8, out most_s float8

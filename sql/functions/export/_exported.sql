@@ -25,7 +25,7 @@ begin
       coalesce(bool_or(x.payload is null) filter (where x.id is not null) over (order by s.id), false) as is_behind
     from staged_jobs s
     left join unnest(v_parked) x on x.id = s.parked_job_id
-    left join lateral (   -- one look at the index for each, as in _hand_over
+    left join lateral (   -- one look at the index for each, as in _add_admitted
       select y.queue_name from :GRAPHILE_WORKER_SCHEMA.jobs y where y.id = s.parked_job_id limit 1) g on true
     where s.id = any(p_ids)
   ) j

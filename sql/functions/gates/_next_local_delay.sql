@@ -1,4 +1,4 @@
--- For how many seconds no more jobs are admitted, now that a worker pool has sent one back. It is 0.02, and twice as long
+-- For how many seconds no more jobs are admitted, now that a worker pool has requeued one. It is 0.02, and twice as long
 -- while such jobs follow each other, up to 1. If a job has ended since the last one, somebody has room now and then. Then it
 -- is half as long.
 --

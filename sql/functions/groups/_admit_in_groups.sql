@@ -1,4 +1,4 @@
--- Counts in their groups the jobs that left staging or Graphile Worker's rows without running, in a hand-over. They lost their
+-- Counts in their groups the jobs that left staging or Graphile Worker's rows without running, in a pass. They lost their
 -- place to a newer job of their key, or the row of a parked one is not there any more. Called before the new in-flight rows
 -- are written.
 create or replace function _admit_in_groups(p_admissions admission[])

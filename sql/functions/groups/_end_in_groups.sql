@@ -6,10 +6,10 @@
 -- Each job counts once in a group, because its row in group_jobs goes.
 create or replace function _end_in_groups(p_staged_ids bigint[], p_job_ids bigint[], p_outcomes text[])
 returns void language plpgsql volatile
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _give_back
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _free_slots
 declare
   v_group_ids bigint[];
-  -- Those that went on past their policy, and were let in again under another staged id. Somebody may end such a job as well,
+  -- Those that went on past their policy, and were admitted again under another staged id. Somebody may end such a job as well,
   -- where it is staged, in a transaction that stays open. A sweep finds it if that one rolls back.
   v_others bigint[] := array(
     select m.staged_id from group_jobs m

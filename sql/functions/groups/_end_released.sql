@@ -3,7 +3,7 @@
 create or replace function _end_released(
   p_gone in_flight_jobs[], p_jobs finished_job[]
 ) returns void language plpgsql volatile
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _give_back
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _free_slots
 declare
   v_staged_ids bigint[] := array(
     select m.staged_id from group_jobs m

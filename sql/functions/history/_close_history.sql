@@ -1,5 +1,5 @@
 -- Ends the history of jobs that left both staging and their slots, and that no release has ended. An operator took the slot of
--- a job that ran, or handed its parked job back. It skips locked rows.
+-- a job that ran, or unstaged its parked job. It skips locked rows.
 --
 -- It reads a page of those that have not ended: at most `p_max`, by policy and staged_id, behind the place that the caller
 -- gives. Many may go on, such as retries that go past the gates. If it read the first ones again and again, it would never

@@ -3,7 +3,7 @@ create or replace function _record_ends(
   p_gone in_flight_jobs[], p_jobs finished_job[],
   p_now timestamptz
 ) returns void language plpgsql volatile
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _give_back
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _free_slots
 begin
   insert into history as h (
     staged_id, policy_id, partition, task_identifier, job_id, admitted_at, last_admitted_at, started_at, ended_at, outcome,

@@ -4,7 +4,7 @@ create or replace function _record_failures(
   p_gone in_flight_jobs[], p_jobs finished_job[],
   p_now timestamptz
 ) returns void language plpgsql volatile
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _give_back
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _free_slots
 begin
   if not exists (select from unnest(p_jobs) f where f.ok is false) then
     return;

@@ -11,7 +11,7 @@ declare
       where t.task_identifier = u.task and t.policy_id = (p_into).id));
 begin
   if v_foreign is not null then
-    raise exception 'dispatch_policy: %: a waiting job has the task %, expected a task of policy %: declare it there, or remove or hand back these jobs',
+    raise exception 'dispatch_policy: %: a waiting job has the task %, expected a task of policy %: declare it there, or remove or unstage these jobs',
       p_verb, quote_literal(v_foreign), quote_literal((p_into).name) using errcode = 'DPARG';
   end if;
 end

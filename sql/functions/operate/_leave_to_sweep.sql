@@ -1,4 +1,4 @@
--- Marks the in-flight rows of these jobs, so that the next sweep gives their slots back. To give them back here would lock
+-- Marks the in-flight rows of these jobs, so that the next sweep frees their slots. To free them here would lock
 -- limiters until the application's transaction commits, and stop all who use them. The rows are locked in the order in
 -- which releases lock them, because in another order the two deadlock.
 create or replace function _leave_to_sweep(p_job_ids bigint[]) returns void

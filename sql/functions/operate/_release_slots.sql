@@ -1,5 +1,5 @@
--- Gives back the slots of one in-flight job, by Graphile Worker's id or the staged one, and records it in the audit. If
--- admission and attempt are given, the slot is given back only if it still belongs to that admission and to no later
+-- Frees the slots of one in-flight job, by Graphile Worker's id or the staged one, and records it in the audit. If
+-- admission and attempt are given, the slot is freed only if it still belongs to that admission and to no later
 -- attempt. A job that starts in between is released as one that runs.
 create or replace function _release_slots(
   p_job_id bigint, p_admission bigint, p_attempt int, p_reason text, p_by text

@@ -1,8 +1,8 @@
--- Stages a job again that somebody runs again, and that has no slot: it failed for good, or gave its slot back. It was
+-- Stages a job again that somebody runs again, and that has no slot: it failed for good, or freed its slot. It was
 -- admitted once, and would start past its limits. So it is parked, and staged like any retry. If only JavaScript can work
 -- out the partition, the job waits for the next tick of a process that has the policy.
 --
--- A job that waits in Graphile Worker for a later time gives its slot back with the next sweep.
+-- A job that waits in Graphile Worker for a later time frees its slot with the next sweep.
 create or replace function _stage_again(p_job :DISPATCH_POLICY_SCHEMA.db_job)
 returns void language plpgsql as $$
 declare
@@ -26,7 +26,7 @@ begin
     and not exists (select from in_flight_jobs f where f.job_id = g.id)
     -- if a copy of it was staged, and its worker died before it completed, it has nothing left to do
     and not exists (
-      select from taken_over_jobs o
+      select from copied_jobs o
       where o.job_id = g.id and o.revision = (p_job).revision);
   if not found then
     return;

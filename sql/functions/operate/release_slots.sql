@@ -1,5 +1,5 @@
--- Gives back the slots of an in-flight job that has not ended: one that hangs, or that is known to be lost. The job is not
--- stopped. If it runs on, it does not count any more, and its end gives nothing back.
+-- Frees the slots of an in-flight job that has not ended: one that hangs, or that is known to be lost. The job is not
+-- stopped. If it runs on, it does not count any more, and its end frees nothing.
 --
 -- A job that has not started yet would start past its limits. So it waits in staging again, and passes its gates once more.
 -- `job_id` is Graphile Worker's id or the staged one.

@@ -3,7 +3,7 @@
 create or replace function _adapt_limiters(
   p_limiter_ids bigint[], p_gone in_flight_jobs[],
   p_jobs finished_job[], p_now timestamptz
-) returns void language plpgsql volatile as $$   -- planned as _give_back
+) returns void language plpgsql volatile as $$   -- planned as _free_slots
 declare
   -- mostly there are none, and then no limiter needs a look-up
   v_overridden boolean := exists (select from overrides);

@@ -3,7 +3,7 @@
 create or replace function _durations_after(
   p_policy_id int, p_durations task_duration[],
   p_jobs finished_job[]
-) returns task_duration[] language plpgsql stable as $$   -- planned as _give_back
+) returns task_duration[] language plpgsql stable as $$   -- planned as _free_slots
 begin
   return array(
     select row(t.task_identifier, coalesce(

@@ -1,5 +1,5 @@
 -- Whether an end belongs to the admission and the attempt that have the slot now. If it belongs to earlier ones, others
--- have taken the slot over. Null is unknown, and counts as belonging.
+-- have taken the slot. Null is unknown, and counts as belonging.
 create or replace function _is_end_of(
   ended_admission bigint, ended_attempt int, admission bigint, attempt int
 ) returns boolean language sql immutable as $$

@@ -1,4 +1,4 @@
--- Gives back the slots of the jobs that ended since a worker process flushed last, in one transaction.
+-- Frees the slots of the jobs that ended since a worker process flushed last, in one transaction.
 --
 --   p_jobs   json array of
 --     { "job": Graphile Worker's id,
@@ -17,13 +17,13 @@
 --
 -- A slot belongs to an admission and an attempt, and a release names both, because others may have the slot by now. If a
 -- pool was silent for so long that its job was unlocked, a later attempt has the slot. Then the end of the earlier attempt
--- gives nothing back. So it is if the next job of the key was admitted in the row.
+-- frees nothing. So it is if the next job of the key was admitted in the row.
 --
---   p_hands_on   a partition's own slot goes to its next job at once, see _hand_on
---   handed_on    json array of { "policy", "jobs" }: how many went so; null: none
+--   p_passes_on   a partition's own slot goes to its next job at once, see _pass_slots_on
+--   passed_on    json array of { "policy", "jobs" }: how many went so; null: none
 --   left_ids   these come again with the next flush. Graphile Worker has not recorded their failure yet, or their limiters
 --     changed meanwhile. Or another transaction has one of these rows locked.
---   may_end   how many jobs may end before the next flush, see _give_back
+--   may_end   how many jobs may end before the next flush, see _free_slots
 --   is_recorded   this must be on the disk: a sweep does not find the slot of a job whose start was recorded, as long as the
 --     worker pool lives
 --
@@ -33,8 +33,8 @@
 -- Locks: limiters ascending, Graphile Worker's job rows, in-flight rows. It waits for each only for a moment, so an
 -- application's open transaction delays only the jobs it has locked.
 create or replace function _release(
-  p_jobs json, p_now timestamptz, p_hands_on boolean default false,
-  out left_ids bigint[], out may_end int, out is_recorded boolean, out handed_on jsonb
+  p_jobs json, p_now timestamptz, p_passes_on boolean default false,
+  out left_ids bigint[], out may_end int, out is_recorded boolean, out passed_on jsonb
 ) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
@@ -102,20 +102,20 @@ begin
     v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
   end if;
   begin
-    v_back := _give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, p_hands_on);
+    v_back := _free_slots(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, p_passes_on);
   exception when lock_not_available then
     v_free := array(
       select f.job_id from in_flight_jobs f
       where f.job_id = any(v_job_ids) order by f.job_id for update skip locked);
-    v_back := _give_back(v_jobs, v_free, v_limiter_ids, v_ending, v_now, p_hands_on);
+    v_back := _free_slots(v_jobs, v_free, v_limiter_ids, v_ending, v_now, p_passes_on);
     v_left := v_left || array(
       select f.job_id from in_flight_jobs f
       where f.job_id = any(v_job_ids) and f.job_id <> all (v_free));
   end;
   left_ids := v_left || v_back.left_ids; may_end := v_back.may_end; is_recorded := v_back.is_recorded;
-  if v_back.to_hand_on <> '{}' then
-    select h.handed_on, case when h.leaves then 0 else may_end end into handed_on, may_end
-    from _hand_on(v_back.to_hand_on, v_limiter_ids, p_now) h;
+  if v_back.to_pass_on <> '{}' then
+    select h.passed_on, case when h.leaves then 0 else may_end end into passed_on, may_end
+    from _pass_slots_on(v_back.to_pass_on, v_limiter_ids, p_now) h;
   end if;
   if v_wakes then
     may_end := 0;

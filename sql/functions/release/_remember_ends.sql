@@ -10,7 +10,7 @@
 create or replace function _remember_ends(
   p_gone in_flight_jobs[], p_jobs finished_job[],
   p_now timestamptz
-) returns void language plpgsql volatile as $$   -- planned as _give_back
+) returns void language plpgsql volatile as $$   -- planned as _free_slots
 begin
   insert into unique_ends as e (staged_id, policy_id, ended_at)
   select distinct g.staged_id, g.policy_id, p_now

@@ -21,7 +21,7 @@ begin
     select j.id, j.revision, j.locked_at is not null as is_locked, j.locked_at is null
       and (j.attempts < j.max_attempts
         -- a job that was removed meanwhile has used up its attempts, and lost its key
-        or ((f.retry)."giveBack" and j.attempts = (f.retry).attempt
+        or ((f.retry).refund and j.attempts = (f.retry).attempt
           and j.key is not distinct from (f.retry)."jobKey"))
       and (f.retry).after is not null and (f.retry).native is not true
       -- A job without a slot was swept, or retried past the gates: it could not be admitted again.
@@ -41,7 +41,7 @@ begin
   if v_parked <> '{}' then
     perform _stage_retries(p_jobs, v_parked, v_revisions, p_now);
   end if;
-  perform _give_back_attempts(p_jobs, v_parked);
-  return v_locked || _end_or_put_off(p_jobs, p_now);
+  perform _refund_attempts(p_jobs, v_parked);
+  return v_locked || _end_or_postpone(p_jobs, p_now);
 end
 $$;

@@ -1,6 +1,6 @@
 -- Settles jobs at one throttle, which the caller has locked. Returns whether somebody waits for tokens that came back.
 --
--- A bucket gets no more back than it can have, and its debt has an end (_lowest_tokens). It gives back nothing that was
+-- A bucket gets no more back than it can have, and its debt has an end (_lowest_tokens). It refunds nothing that was
 -- spent before its `per`, or before it fills if that takes longer: by now it has gained that anew. A window gets a return
 -- back at the time of the spending, and a charge counts from now on. A shadow gate stops at empty, as it does for a pass.
 --

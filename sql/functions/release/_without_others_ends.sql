@@ -16,7 +16,7 @@ declare
       _is_end_of(j.admission, (j.retry).attempt, f.admission, f.attempt)
       and not coalesce((j.retry).attempt < g.attempts and g.attempts < g.max_attempts, false)
       -- an attempt that does not count is taken off with the first flush, and the slot may go with the next
-      and not coalesce((j.retry).attempt > g.attempts + case when (j.retry)."giveBack" then 1 else 0 end, false))
+      and not coalesce((j.retry).attempt > g.attempts + case when (j.retry).refund then 1 else 0 end, false))
     order by j.job);
 begin
   update in_flight_jobs f set pool_id = null

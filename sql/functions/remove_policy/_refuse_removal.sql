@@ -16,7 +16,7 @@ begin
       p_waiting, quote_literal(p_policy),
       case when exists (
           select from policies p where p.name = p_policy and p.enabled)
-        then 'switch the policy off and call hand_back' else 'call hand_back' end using errcode = 'DPUSE';
+        then 'switch the policy off and call unstage' else 'call unstage' end using errcode = 'DPUSE';
   end if;
 end
 $$;

@@ -27,7 +27,7 @@ begin
         select max(a.at) from activity a where a.policy_id = p.id and a.passes > 0)))),
       ('staged_total', '{}', coalesce(t.staged, 0)),
       ('admitted_total', '{}', coalesce(t.admitted, 0)),
-      ('set_aside_total', '{}', coalesce(t.set_aside, 0)),
+      ('quarantined_total', '{}', coalesce(t.quarantined, 0)),
       ('dropped_total', '{}', coalesce(t.dropped, 0)),
       ('expired_total', '{}', coalesce(t.expired, 0)),
       ('delayed_total', '{}', coalesce(t.delayed, 0)),

@@ -3,7 +3,7 @@
 create or replace function _record_runs(
   p_gone in_flight_jobs[], p_jobs finished_job[],
   p_now timestamptz
-) returns void language plpgsql volatile as $$   -- planned as _give_back
+) returns void language plpgsql volatile as $$   -- planned as _free_slots
 begin
   insert into activity (policy_id, at, load)
   select r.policy_id, p_now, array_agg(row(r.policy_id, r.partition_id, p_now, 0, 0, 0, r.jobs, r.seconds)

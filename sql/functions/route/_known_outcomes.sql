@@ -1,4 +1,4 @@
--- Those of these partitions of which the breaker knows every failure. A release gives a slot back and reports a failure in
+-- Those of these partitions of which the breaker knows every failure. A release frees a slot and reports a failure in
 -- one commit. A pass that has already routed sees only the slot, and the next job would go before the breaker opens. So a
 -- pass calls this after it has read what the limiters have left.
 create or replace function _known_outcomes(

@@ -1,7 +1,7 @@
 -- Applies what ended jobs say about a partition that is probing, or whose policy has a breaker.
 --
 -- The end of a probe lets the next job go: all of them if it succeeded, else the next probe. That is so as well if nobody
--- saw its end, because its slot was given back. A breaker opens at `breaker_failures` failures within `breaker_within`,
+-- saw its end, because its slot was freed. A breaker opens at `breaker_failures` failures within `breaker_within`,
 -- counted from the first of them, and if a probe fails. It stops the partition for `breaker_cooldown`, beside any hold;
 -- then the partition is probed. If the policy has a history, that has the breaker's time.
 create or replace function _route_outcomes(

@@ -1,5 +1,5 @@
--- Sets the cap of _local_cap at these gates of a job that was sent back, and when the router looks at their waiters again.
--- The caller has locked the limiters, and has given the job's slots back.
+-- Sets the cap of _local_cap at these gates of a job that was requeued, and when the router looks at their waiters again.
+-- The caller has locked the limiters, and has freed the job's slots.
 create or replace function _admit_fewer(p_limiter_ids bigint[], p_gates text[], p_now timestamptz)
 returns void language sql volatile as $$
   update limiters l set

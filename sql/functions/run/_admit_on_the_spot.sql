@@ -26,7 +26,7 @@ begin
   v_now := coalesce(p_now, clock_timestamp());
   v_limiters := array(
     select l from _rooms_of((p_policy).id, v_limiter_ids, v_now, false) l);
-  v_occupied_ids := (   -- under these limiters' locks nobody gives them back
+  v_occupied_ids := (   -- under these limiters' locks nobody frees them
     select f.limiter_ids from in_flight_jobs f where f.job_id = p_job_id);
   if greatest((p_policy).paused_until, v_partition.stopped_until) > v_now
     or v_partition.probing or v_partition.head_id < (select h.id from _no_head() h)

@@ -1,5 +1,5 @@
 -- Gives the slot of an admitted job to the job that replaced it, in its row and under its key. The slot must count for all
--- limiters of the new job. The new job then is an admission of its own, so the end of the old one gives nothing back.
+-- limiters of the new job. The new job then is an admission of its own, so the end of the old one frees nothing.
 --
 -- The danger: the old job may have run and failed, and nothing tells, because Graphile Worker has overwritten its row. The
 -- new one would run for its tokens, and in spite of the hold that its failure has set. The cure: it does not inherit where

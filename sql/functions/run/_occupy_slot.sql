@@ -1,5 +1,5 @@
 -- Occupies slots for a job that starts past its gates: past the limits, and without tokens. So a retry that bypasses the
--- gates counts in flight while it runs. Called before the task runs; the job's release gives the slots back. A job that
+-- gates counts in flight while it runs. Called before the task runs; the job's release frees the slots. A job that
 -- replaced an admitted one, in its row and under its key, occupies that one's slots as well.
 create or replace function _occupy_slot(
   p_policy text, p_partition_key text, p_job_id bigint, p_staged_id bigint, p_revision int, p_cost float8

@@ -1,8 +1,8 @@
--- Puts the copy of a parked job that somebody retried by hand in the place of its staged row. A copy that is set aside gets no
+-- Puts the copy of a parked job that somebody retried by hand in the place of its staged row. A copy that is quarantined gets no
 -- place before others: in strict order they would wait for it until an operator acts.
 --
 -- A producer may have the key locked in an open transaction. It adds a newer job of the key, so nobody waits for it.
-create or replace function _replace_parked(p_job_id bigint, p_copy_id bigint, p_set_aside boolean)
+create or replace function _replace_parked(p_job_id bigint, p_copy_id bigint, p_quarantined boolean)
 returns void language plpgsql volatile as $$
 declare
   v_parked record;
@@ -13,7 +13,7 @@ begin
     return;
   end if;
   update staged_jobs s set sort_at = v_parked.sort_at
-  where s.id = p_copy_id and v_parked.sort_at is not null and not p_set_aside;
+  where s.id = p_copy_id and v_parked.sort_at is not null and not p_quarantined;
   update unique_keys k set staged_id = p_copy_id
   where k.ctid = any(array(
     select x.ctid from unique_keys x

@@ -3,7 +3,7 @@
 -- revision tells.
 --
 -- An earlier attempt may end late, because its pool counted as dead. Or somebody took attempts off the job, so that two
--- attempts have one number. That end must give nothing back. So from here on the slot belongs to a new admission, and the
+-- attempts have one number. That end must free nothing. So from here on the slot belongs to a new admission, and the
 -- late end names the one before.
 --
 -- The question may come late, when the pool counts as dead and others have its jobs and their slots. A sweep unlocks such

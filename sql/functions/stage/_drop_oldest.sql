@@ -2,7 +2,7 @@
 -- has locked, and jobs with `p_keys`, which are about to be replaced. Returns how many it dropped.
 --
 -- It drops no other job in the place of a locked one, because that could lose a job for which there is room. If a tick has
--- it locked to hand it over, the tick makes the room. If another producer drops it, both overshoot together, and the next
+-- it locked to admit it, the tick makes the room. If another producer drops it, both overshoot together, and the next
 -- call drops one more.
 --
 -- Adoption moves more jobs into staging than the bound allows. A new job that made up for all of them would drop a whole

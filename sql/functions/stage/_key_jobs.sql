@@ -1,7 +1,7 @@
 -- Stages jobs in the partitions that JavaScript worked out for them.
 --
 --   p_jobs   json array of { "id", "cost", "deadline", "partition": { "key", "shard", "context", "weight", "limits" } }. A
---            job whose partition cannot be worked out is { "id", "error" }: it is set aside, and tried again later.
+--            job whose partition cannot be worked out is { "id", "error" }: it is quarantined, and tried again later.
 create or replace function _key_jobs(p_policy text, p_version int, p_jobs json)
 returns void language sql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
@@ -28,7 +28,7 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   ),
   later as (
     update keyless_jobs k set
-      failures = r.failures, retry_at = clock_timestamp() + _aside_for(r.failures)
+      failures = r.failures, retry_at = clock_timestamp() + _quarantine_for(r.failures)
     from refused r where k.staged_id = r.id
   )
   insert into arrivals overriding user value

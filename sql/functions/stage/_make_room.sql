@@ -5,7 +5,7 @@
 -- go past the bound together, by what they have not committed. In a strict policy they wait for each other instead.
 --
 -- A job whose key is staged already takes that one's place. With unsafe_dedupe, a job whose key is anywhere changes nothing.
--- Retries and jobs taken over do not count as new: no producer could add them again. A job whose partition is not known yet
+-- Retries and jobs copied do not count as new: no producer could add them again. A job whose partition is not known yet
 -- counts only for the bound over all.
 create or replace function _make_room(
   p_policy policies, p_partitions json, p_jobs json, p_mode text

@@ -110,9 +110,9 @@ begin
           then excluded.expires_at + (clock_timestamp() - v_now) else excluded.expires_at end,
       debounced_until = least(s.debounced_until, excluded.debounced_until),
       sort_at = excluded.sort_at
-    -- a job of this key was committed meanwhile: it stays if the mode is unsafe_dedupe, or if a taken over job is older
+    -- a job of this key was committed meanwhile: it stays if the mode is unsafe_dedupe, or if a copied job is older
     where case p_mode when 'unsafe_dedupe' then false
-      when 'take_over' then (s.known_job_id, s.known_revision)
+      when 'stage_copy' then (s.known_job_id, s.known_revision)
         is distinct from (excluded.known_job_id, excluded.known_revision)
       else true end
     returning s.id, s.run_at, s.job_key, s.due, s.created_at, s.left_partition_id

@@ -49,7 +49,7 @@ begin
       order by s.job_key for update));
   end if;
   if not v_policy.enabled then
-    return query select s.* from _pass_on(p_policy, p_version, p_partitions, p_jobs, v_mode) s;
+    return query select s.* from _add_past_gates(p_policy, p_version, p_partitions, p_jobs, v_mode) s;
     return;
   end if;
   if v_policy.unique_for is not null then
@@ -97,7 +97,7 @@ begin
     from policies p where p.max_pending_in_all is not null limit 1;
     return query select s.* from _stage_batch(
       p_policy, v_generation, p_partitions, v_jobs, v_mode) s;
-    perform _know_handed_back(v_policy, v_jobs);
+    perform _know_unstaged(v_policy, v_jobs);
   end if;
   if v_policy.unique_for is not null then
     perform _remember_staged(v_policy, v_jobs);

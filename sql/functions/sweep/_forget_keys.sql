@@ -1,8 +1,8 @@
 -- Forgets job keys whose time is over (`uniqueFor`), and those whose last job went without completing. Such a job was dropped
 -- or removed, or it failed for good and was deleted. At most 1,000 keys and 10,000 ends a call. It skips rows that another
--- session has locked. Returns how many rows it has deleted or put off.
+-- session has locked. Returns how many rows it has deleted or postpone.
 --
--- A job is still there if it is staged or in flight. If it was handed back, only Graphile Worker has it.
+-- A job is still there if it is staged or in flight. If it was unstaged, only Graphile Worker has it.
 create or replace function _forget_keys(p_now timestamptz) returns int language plpgsql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
@@ -53,11 +53,11 @@ begin
     delete from unique_keys k using found f
     where k.policy_id = f.policy_id and k.job_key = f.job_key and f.look_at is null returning 1
   ),
-  put_off as (
+  postponed as (
     update unique_keys k set look_at = f.look_at from found f
     where k.policy_id = f.policy_id and k.job_key = f.job_key and f.look_at is not null returning 1
   )
-  select (select count(*) from forgotten) + (select count(*) from put_off) into v_keys;
+  select (select count(*) from forgotten) + (select count(*) from postponed) into v_keys;
   return v_ends + v_keys;
 end
 $$;

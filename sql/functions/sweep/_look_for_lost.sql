@@ -1,4 +1,4 @@
--- A page of the jobs in flight of these policies: whose slots nobody will give back.
+-- A page of the jobs in flight of these policies: whose slots nobody will free.
 --
 --   p_after      the page begins behind this job
 --   next_after   where the next page begins; 0: at the first job again

@@ -1,4 +1,4 @@
--- Gives lost slots back. Returns those it could not give back yet; see _release, which also describes `p_jobs`. Each has its
+-- Frees lost slots. Returns those it could not free yet; see _release, which also describes `p_jobs`. Each has its
 -- policy's name besides, and "elsewhere": it was seen to run in a worker without this package. Those are counted.
 create or replace function _release_lost(p_jobs json, out left_ids bigint[]) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp

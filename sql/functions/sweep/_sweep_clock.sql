@@ -35,12 +35,12 @@ as $$
     ) e
     join staged_jobs x on x.id = e.id
     where q.due_at > p_now + interval '1 minute' and q.due_at < 'infinity' and x.retry_at < 'infinity'
-      and x.retry_at > p_now + _longest_aside(x.failures)
+      and x.retry_at > p_now + _longest_quarantine(x.failures)
     for update of x skip locked));
   update keyless_jobs k set retry_at = p_now
   where k.staged_id = any(array(
     select x.staged_id from keyless_jobs x
-    where x.retry_at > p_now + _longest_aside(x.failures) and x.retry_at < 'infinity'
+    where x.retry_at > p_now + _longest_quarantine(x.failures) and x.retry_at < 'infinity'
     for update skip locked));
   update in_flight_jobs f set missing_since = p_now
   where f.job_id = any(array(

@@ -1,4 +1,4 @@
--- Finds the slots that nobody will give back. The first look only marks them, and the same sweep looks again a second later.
+-- Finds the slots that nobody will free. The first look only marks them, and the same sweep looks again a second later.
 -- Returned are how many were marked now, and the jobs that were marked for longer than `p_grace`. The caller releases these.
 --
 --   p_only_marked   only jobs that a verb has marked; then nothing is marked here

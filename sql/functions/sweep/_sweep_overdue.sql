@@ -1,4 +1,4 @@
--- Jobs that have run for longer than their policy's slot_timeout: the caller gives their slots back. A job that waits in
+-- Jobs that have run for longer than their policy's slot_timeout: the caller frees their slots. A job that waits in
 -- Graphile Worker does not run. One that waits in a worker's local queue counts as running from its fetch. When it starts,
 -- its start is recorded, and it checks whether it still has its slot.
 --

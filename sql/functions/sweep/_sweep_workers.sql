@@ -2,7 +2,7 @@
 -- longer than it said it would be.
 --
 -- The jobs keep their slots, which now belong to their next attempts. If the pool was only stopped for a while, the late
--- end of its own attempt gives nothing back. Its next heartbeat says that it lives.
+-- end of its own attempt frees nothing. Its next heartbeat says that it lives.
 --
 -- A dead pool's row is kept for a week. A pool that was stopped may go on, fetch jobs, and be killed before its next
 -- heartbeat. Then its jobs are locked by a pool that nobody would know of. The row of a pool that ended is kept for ten
@@ -52,7 +52,7 @@ begin
   jobs := cardinality(v_job_ids);
   if pools > 0 then
     perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_pool_ids);
-    perform _complete_taken_over(v_job_ids);   -- before anybody else sees them unlocked
+    perform _complete_copied(v_job_ids);   -- before anybody else sees them unlocked
     perform from in_flight_jobs f
     where f.job_id = any(v_job_ids) order by f.job_id for update;
     update in_flight_jobs f set attempt = u.attempt + 1, pool_id = null, started_at = null

@@ -17,7 +17,7 @@ const policyOff: Check = async ({ ask, schema }) => {
     severity: "warning",
     sentence: `Policy "${policy}" is switched off while jobs wait for it, so no gate applies to them.`,
     mend: `select * from ${name(schema)}.switch_policy(${literal(policy)}, true);
--- or give its jobs back: ${COMMAND} hand-back --policy ${argument(policy)}`,
+-- or unstage its jobs: ${COMMAND} unstage --policy ${argument(policy)}`,
   }));
 };
 
@@ -119,10 +119,10 @@ const mixedKeys: Check = async ({ ask, schema }) => {
 };
 
 /**
- * Graphile Worker, or a function of the policy, refuses them. A job that another session has locked is set aside as well,
+ * Graphile Worker, or a function of the policy, refuses them. A job that another session has locked is quarantined as well,
  * but for a second at most.
  */
-const setAside: Check = async ({ ask, schema }) => {
+const quarantined: Check = async ({ ask, schema }) => {
   const [row] = await ask<{ jobs: number; id: string; error: string | null }>(
     `select (x.jobs + k.jobs) as jobs, coalesce(x.id, k.id) as id, s.error
      from (select count(*)::int as jobs, min(y.id) as id from (
@@ -138,9 +138,9 @@ const setAside: Check = async ({ ask, schema }) => {
   if (!row) return [];
   return [
     {
-      id: "set-aside",
+      id: "quarantined",
       severity: "warning",
-      sentence: `${upTo(row.jobs, MOST)} jobs are set aside, the first is ${row.id}: ${firstLine(row.error ?? "it was locked")}`,
+      sentence: `${upTo(row.jobs, MOST)} jobs are quarantined, the first is ${row.id}: ${firstLine(row.error ?? "it was locked")}`,
       mend: `select id, task_identifier, error from ${name(schema)}.staged_jobs where error is not null;
 -- correct what refuses them: they are tried again by themselves. Or remove them:
 select * from ${name(schema)}.remove(ids => array[${row.id}]);`,
@@ -153,7 +153,7 @@ const LOOKED_AT = 1000;
 /** As a sweep waits. */
 const GRACE_SECONDS = 1;
 
-/** A finished job's own process gives its slots back within moments, so only those count that a second look finds too. */
+/** A finished job's own process frees its slots within moments, so only those count that a second look finds too. */
 const lostSlots: Check = async ({ ask }) => {
   const look = () =>
     ask<{ job_id: string; policy: string; slot: string }>(
@@ -183,6 +183,6 @@ export const admissionChecks: readonly Check[] = [
   paused,
   breakerOpen,
   mixedKeys,
-  setAside,
+  quarantined,
   lostSlots,
 ];

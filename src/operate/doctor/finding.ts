@@ -30,7 +30,7 @@ export const FINDING_IDS = [
   "everything-paused",
   "breaker-open",
   "mixed-keys",
-  "set-aside",
+  "quarantined",
   "lost-slots",
   "not-checked",
 ] as const;

@@ -1,5 +1,5 @@
 import { indexes } from "../../db/indexes.ts";
-import { internalOf } from "../../db/sql-files.ts";
+import { internalOf } from "../../db/schemas.ts";
 import { COMMAND, literal, name } from "../quoted.ts";
 import { type Check, type Finding, where } from "./finding.ts";
 

@@ -1,4 +1,4 @@
-import { internalOf } from "../../db/sql-files.ts";
+import { internalOf } from "../../db/schemas.ts";
 import { name } from "../quoted.ts";
 import { ago, type Check, where } from "./finding.ts";
 

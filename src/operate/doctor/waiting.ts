@@ -1,6 +1,6 @@
 /**
  * SQL: whether jobs of policy `p` wait in staging, by looks at indexes that mostly touch one entry each. Not those that wait
- * for a slot: while they do, others are in flight. A paused partition is not eligible for as long as that lasts. A partition whose jobs were handed back keeps the times that they had, if
+ * for a slot: while they do, others are in flight. A paused partition is not eligible for as long as that lasts. A partition whose jobs were unstaged keeps the times that they had, if
  * nobody ticks its policy. So its count is asked as well.
  */
 export const HAS_WAITING = `(

@@ -24,7 +24,7 @@ const noWorker: Check = async ({ ask }) => {
   }));
 };
 
-/** Hardly anybody admits its jobs, or gives their slots back: it was renamed or removed in the code. */
+/** Hardly anybody admits its jobs, or frees their slots: it was renamed or removed in the code. */
 const orphaned: Check = async ({ ask }) => {
   const rows = await ask<{ policy: string; jobs: number; declared: boolean }>(
     `with ${LIVE}
@@ -45,7 +45,7 @@ const orphaned: Check = async ({ ask }) => {
     }.`,
     mend: [
       `# renamed: ${COMMAND} remove-policy --policy ${argument(policy)} --into NAME`,
-      `# removed: ${declared ? "switch it off, then " : ""}${COMMAND} hand-back --policy ${argument(policy)}`,
+      `# removed: ${declared ? "switch it off, then " : ""}${COMMAND} unstage --policy ${argument(policy)}`,
       "# neither: start a worker that has it",
     ].join("\n"),
   }));
@@ -89,7 +89,7 @@ const notFetched: Check = async ({ ask, thresholds }) => {
   }));
 };
 
-/** Their jobs give no slots back: looks do, a moment late. */
+/** Their jobs free no slots: looks do, a moment late. */
 const noPreset: Check = async ({ ask, thresholds }) => {
   const rows = await ask<{ policy: string; jobs: number; seconds: number }>(
     `select p.name as policy, e.jobs, extract(epoch from clock_timestamp() - e.last_at)::float8 as seconds

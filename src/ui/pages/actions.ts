@@ -164,7 +164,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
   },
   "release-slots": {
     about:
-      "Gives back the slots of a job in flight that hangs, or is lost. The job is not stopped: if it runs on, it no longer counts, and a limit may be exceeded. One that has not started waits in staging again.",
+      "Frees the slots of a job in flight that hangs, or is lost. The job is not stopped: if it runs on, it no longer counts, and a limit may be exceeded. One that has not started waits in staging again.",
     target: ["ids"],
     fields: [],
     count: async (context, { ids }) => ({ matched: await slotsOf(context, need("ids", ids)), changed: 0 }),

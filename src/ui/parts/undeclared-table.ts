@@ -29,7 +29,7 @@ ${waysOut(undeclared.length === 1 ? undeclared[0]?.policy : undefined)}`;
 /** What to do about the jobs of one such policy, or of any. */
 export function waysOut(policy: string | undefined): Markup {
   const name = policy === undefined ? "NAME" : argument(policy);
-  return html`<p>If the policy is new, start a worker that has it. If it was renamed or removed, restart the processes that still add such jobs. Then move the jobs to another policy, or give them back to Graphile Worker:</p>
+  return html`<p>If the policy is new, start a worker that has it. If it was renamed or removed, restart the processes that still add such jobs. Then move the jobs to another policy, or give them to Graphile Worker:</p>
 <pre>${COMMAND} remove-policy --policy ${name} --into OTHER --yes
-${COMMAND} hand-back --policy ${name}</pre>`;
+${COMMAND} unstage --policy ${name}</pre>`;
 }

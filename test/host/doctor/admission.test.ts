@@ -1,4 +1,4 @@
-// The doctor on admission: nobody ticks, no crontab, switches, pauses, breakers, jobs that are set aside, lost slots.
+// The doctor on admission: nobody ticks, no crontab, switches, pauses, breakers, jobs that are quarantined, lost slots.
 import test from "ava";
 import { definePolicy } from "../../../src/index.ts";
 import { patient } from "../../helpers/doctor.ts";
@@ -86,7 +86,7 @@ test("once its jobs went back, a policy that is off is in order, also while thei
   await it.utils.tick();
   await it.utils.disable({ policy: "greet" });
   t.is((await it.findings("policy-off")).length, 1);
-  t.is((await it.utils.handBack({ policy: "greet" })).changed, 1);
+  t.is((await it.utils.unstage({ policy: "greet" })).changed, 1);
   await it.utils.tick();
   t.deepEqual(await it.findings("policy-off"), []);
 });
@@ -130,7 +130,7 @@ test("an open breaker is found, and what it says closes it", async (t) => {
   await until("it is closed", async () => (await it.findings("breaker-open")).length === 0);
 });
 
-test("a job that is set aside is found, with its error", async (t) => {
+test("a job that is quarantined is found, with its error", async (t) => {
   const picky = definePolicy("picky", {
     context: () => ({}),
     partitionBy: () => {
@@ -139,15 +139,15 @@ test("a job that is set aside is found, with its error", async (t) => {
   });
   const it = await patient(t, [picky]);
   await it.pool.query("select dispatch_policy.add_job('picky', '{}')");
-  t.deepEqual(await it.findings("set-aside"), []);
+  t.deepEqual(await it.findings("quarantined"), []);
   await it.utils.tick({ policy: "picky" });
-  const [found] = await it.findings("set-aside");
-  t.regex(found!.sentence, /^1 jobs are set aside, the first is \d+: .*no tenant/);
+  const [found] = await it.findings("quarantined");
+  t.regex(found!.sentence, /^1 jobs are quarantined, the first is \d+: .*no tenant/);
   await it.pool.query(found!.mend);
-  t.deepEqual(await it.findings("set-aside"), []);
+  t.deepEqual(await it.findings("quarantined"), []);
 });
 
-test("a slot of a job that Graphile Worker has no more is found, and a sweep gives it back", async (t) => {
+test("a slot of a job that Graphile Worker has no more is found, and a sweep frees it", async (t) => {
   const it = await patient(t);
   await it.utils.addJob("greet", { name: "Ana" } as never);
   await it.utils.tick({ policy: "greet" });

@@ -68,7 +68,7 @@ test("a policy that nobody declared is found", async (t) => {
   await addPolicyJob(it.pool, greet, { name: "Ana" } as never);
   const [found] = await it.findings("orphaned");
   t.is(found?.sentence, 'Jobs wait for policy "greet", which nobody declared (1 staged).');
-  t.regex(found?.mend ?? "", /# removed: \S*.*hand-back --policy greet/);
+  t.regex(found?.mend ?? "", /# removed: \S*.*unstage --policy greet/);
   t.notRegex(found?.mend ?? "", /switch it off/);
   const [{ id }] = (await it.pool.query("select id from dispatch_policy.staged_jobs")).rows;
   await it.utils.remove({ ids: [id] });

@@ -58,7 +58,7 @@ test("a job that a worker is fetching stays, and the others are adopted", async 
   t.deepEqual(await places(it), { staged: ["two", "three"], waiting: ["one"] });
   t.is(
     (await startJob(it, { id: one, attempts: 1, revision: 0, key: null }, { poolId: "w" })).verdict,
-    "taken_over",
+    "copied",
   );
 });
 
@@ -288,7 +288,7 @@ test("nor is it if the job of its key had failed before it ran", async (t) => {
   t.deepEqual((await places(it)).staged, ["new"]);
 });
 
-test("the copy of a job that is replaced and taken over while adoption waits is not dropped", async (t) => {
+test("the copy of a job that is replaced and copied while adoption waits is not dropped", async (t) => {
   const it = await engine(t, FULL);
   await it.stage("a");
   await it.passes();
@@ -297,13 +297,13 @@ test("the copy of a job that is replaced and taken over while adoption waits is 
   const goesOn = await adoptsLate(it);
   await add(it, "new", { key: "k" });
   const fetched = await fetchJob(it, one);
-  t.is((await startJob(it, fetched, { payload: { a: "a", v: "new" } })).verdict, "taken_over");
+  t.is((await startJob(it, fetched, { payload: { a: "a", v: "new" } })).verdict, "copied");
   await completeJob(it, one);
   t.like(await goesOn(), { matched: 2, changed: 0 });
   t.deepEqual((await places(it)).staged, ["new"]);
 });
 
-test("a tick that hands over a newer one of its key while adoption waits keeps it", async (t) => {
+test("a tick that admits a newer one of its key while adoption waits keeps it", async (t) => {
   const it = await engine(t, ROOMY);
   await it.waitsLong();
   await add(it, "old", { key: "k" });
@@ -441,19 +441,19 @@ for (const [verb, call] of Object.entries(VERBS)) {
   });
 }
 
-test("a job that was taken over, and whose worker died, is not staged twice", async (t) => {
+test("a job that was copied, and whose worker died, is not staged twice", async (t) => {
   const it = await engine(t, FULL);
   await it.stage("a");
   await it.passes();
   const one = await add(it, "one");
   const fetched = await fetchJob(it, one);
-  t.is((await startJob(it, fetched, { payload: { a: "a", v: "one" } })).verdict, "taken_over");
+  t.is((await startJob(it, fetched, { payload: { a: "a", v: "one" } })).verdict, "copied");
   await it.pool.query("select graphile_worker.force_unlock_workers(array['worker'])");
   t.is((await adopt(it)).matched, 0);
   t.deepEqual((await places(it)).staged, ["one"]);
 });
 
-test("a job in flight that was let in at its start and failed is not adopted beside its slot", async (t) => {
+test("a job in flight that was admitted at its start and failed is not adopted beside its slot", async (t) => {
   const it = await engine(t, FULL);
   const one = await add(it, "one");
   const fetched = await fetchJob(it, one);
@@ -462,7 +462,7 @@ test("a job in flight that was let in at its start and failed is not adopted bes
   t.is((await adopt(it)).matched, 0);
 });
 
-test("a failed job whose slot an operator gave back is adopted once, whenever its process tells of its end", async (t) => {
+test("a failed job whose slot an operator freed is adopted once, whenever its process tells of its end", async (t) => {
   const it = await engine(t, FULL);
   await it.stage("a");
   await it.passes();

@@ -359,7 +359,7 @@ test("an override that a pass an hour ahead has come to is announced again, once
   t.is(await passIn(world, 61), 2);
 });
 
-test("a job set aside when the clock was ahead is tried again", async (t) => {
+test("a job quarantined when the clock was ahead is tried again", async (t) => {
   const world = await engine(t, { gates: [concurrency(1)] });
   await world.stage("a");
   const inFour = () => "clock_timestamp() + interval '4 seconds'";

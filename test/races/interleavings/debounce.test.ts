@@ -13,7 +13,7 @@ const rowOf = async (it: Engine, as: Queryable = it.pool) =>
 const clock = async (it: Engine): Promise<Date> =>
   (await it.pool.query("select clock_timestamp() as now")).rows[0].now;
 
-test("scenario 36: of two first adds of a key at once, one makes the job and the other puts it off from when it has it", async (t) => {
+test("scenario 36: of two first adds of a key at once, one makes the job and the other postpones it from when it has it", async (t) => {
   const it = await engine(t, { gates: [] });
   const [one, other] = [await it.session(), await it.session()];
   await one.query("begin");

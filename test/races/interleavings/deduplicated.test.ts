@@ -63,7 +63,7 @@ test("a retry is not rejected as added past its policy, although another was ded
   t.is(await it.number(REJECTED), 0);
 });
 
-test("a retry is not rejected as added past its policy, although its slot was given back while it ran", async (t) => {
+test("a retry is not rejected as added past its policy, although its slot was freed while it ran", async (t) => {
   const it = await engine(t, ONE);
   const id = await admitted(it);
   const job = await fetchJob(it, id);
@@ -93,7 +93,7 @@ test("a sweep does not count the failure of a plain job in an admitted one's row
   t.is((await it.partition("a")).breaker_reason, null);
 });
 
-/** A job of key k that is parked without an error: it was put off before it ran. */
+/** A job of key k that is parked without an error: it was postponed before it ran. */
 async function parkedUnrun(it: Engine): Promise<string> {
   const id = await admitted(it);
   await it.pool.query("select * from dispatch_policy.release_slots($1)", [id]);
@@ -199,7 +199,7 @@ test("permanently_fail_jobs leaves a native job alone that is added while it wai
 for (const [what, add] of Object.entries({
   "a plain job that fails":
     "select graphile_worker.add_job('plain', '{}', job_key => 'k', max_attempts => 1)",
-  "a job that is taken over": `select graphile_worker.add_job('p', '{"key": "b"}', job_key => 'k')`,
+  "a job that is copied": `select graphile_worker.add_job('p', '{"key": "b"}', job_key => 'k')`,
 })) {
   test(`under a worker: ${what} in a probe's row is no success of the probe`, async (t) => {
     const { pool, unblock } = await waitsForWorker(t, { held: true });
@@ -207,7 +207,7 @@ for (const [what, add] of Object.entries({
     t.not((await partition()).probe_job_id, null);
     await pool.query(add);
     unblock();
-    await until("the probe's slot is given back, and its end is routed", async () => {
+    await until("the probe's slot is freed, and its end is routed", async () => {
       await pool.query("select * from dispatch_policy.tick('p')");
       return (await partition()).probe_job_id === null;
     });

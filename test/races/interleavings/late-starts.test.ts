@@ -29,7 +29,7 @@ for (const [whose, other, takesItsKey] of [
     await it.pool.query(takesItsKey);
     t.like(await startJob(it, lost, { poolId: "first" }), { verdict: "reassigned", admission });
     await it.release([{ job: id, ok: true, admission, attempt: 2 } as never]);
-    t.is(await it.passes(), 1, "the slot was the other's to give back");
+    t.is(await it.passes(), 1, "the slot was the other's to free");
   });
 }
 
@@ -67,7 +67,7 @@ test("a start that is asked for while a sweep unlocks its job waits for the swee
   t.like(await start, { verdict: "reassigned" });
 });
 
-test("a job that is unlocked while it waits to be let in takes no slot", async (t) => {
+test("a job that is unlocked while it waits to be admitted takes no slot", async (t) => {
   const it = await engine(t, ONE);
   await it.waitsLong();
   await it.stage("a", { runAt: new Date(Date.now() + 3_600_000) }); // its limiter is there

@@ -125,7 +125,7 @@ test("a partition that goes back to earlier limits gets them", async (t) => {
   }
 });
 
-test("a changed scope key moves later admissions only; what is in flight gives back where it took", async (t) => {
+test("a changed scope key moves later admissions only; what is in flight frees where it took", async (t) => {
   const scoped = (key: string): TestGate[] => [concurrency(1, { name: "account", scope: () => key })];
   const world = await engine(t, { gates: scoped("old") });
   await world.stage("a");

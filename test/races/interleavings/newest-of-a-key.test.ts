@@ -171,7 +171,7 @@ for (const unmanaged of ["enforce", "run"] as const) {
     await it.pool.query("select dispatch_policy.release($1)", [job]); // hangs, an operator thinks
     await failJob(it, job!, 0);
     const { verdict } = await startJob(it, await fetchJob(it, job!), { payload: { v: "old" }, unmanaged });
-    t.is(verdict, unmanaged === "run" ? "admitted" : "taken_over");
+    t.is(verdict, unmanaged === "run" ? "admitted" : "copied");
     t.deepEqual((await versions(it)).staged, ["new"]);
   });
 }
@@ -194,11 +194,11 @@ test("one that starts when a newer one of its key is staged gives way to it", as
   const job = await addPast(it, { ...KEY, payload: { v: "native" } });
   await stage(it, "new"); // in the place of the oldest, whose created_at stays
   const { verdict } = await startJob(it, await fetchJob(it, job), { payload: { v: "native" } });
-  t.is(verdict, "taken_over");
+  t.is(verdict, "copied");
   t.deepEqual((await versions(it)).staged, ["new"]);
 });
 
-test("one that is let in at its start takes the place of an older staged one", async (t) => {
+test("one that is admitted at its start takes the place of an older staged one", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   await full(it);
   await stage(it, "old");
@@ -209,14 +209,14 @@ test("one that is let in at its start takes the place of an older staged one", a
   t.deepEqual((await versions(it)).staged, []);
 });
 
-test("the copy of a job that was taken over is as old as the job", async (t) => {
+test("the copy of a job that was copied is as old as the job", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   await full(it);
   const job = await addPast(it, { ...KEY, payload: { v: "old" } });
   const fetched = await fetchJob(it, job);
   await addPast(it, { ...KEY, payload: { v: "new" } }); // the old one runs: it loses the key, and this is a row of its own
   const { verdict } = await startJob(it, fetched, { payload: { v: "old" } });
-  t.is(verdict, "taken_over");
+  t.is(verdict, "copied");
   await it.finish(await it.inFlight());
   await it.passes(2);
   t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
@@ -231,7 +231,7 @@ const NEWER_WAYS = {
 };
 
 for (const [way, addNewer] of Object.entries(NEWER_WAYS)) {
-  test(`one that is taken over once a newer one of its key was admitted does not come back over it: ${way}`, async (t) => {
+  test(`one that is copied once a newer one of its key was admitted does not come back over it: ${way}`, async (t) => {
     const it = await engine(t, { gates: [concurrency(2)], keyPath: "a" });
     await full(it);
     const [first] = await it.inFlight();
@@ -239,7 +239,7 @@ for (const [way, addNewer] of Object.entries(NEWER_WAYS)) {
     const fetched = await fetchJob(it, old); // a local queue has it, say
     await addNewer(it);
     t.is(await it.passes(), 1);
-    t.is((await startJob(it, fetched, { payload: { v: "old" } })).verdict, "taken_over");
+    t.is((await startJob(it, fetched, { payload: { v: "old" } })).verdict, "copied");
     await completeJob(it, old);
     t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
     await it.finish([first!]);
@@ -251,13 +251,13 @@ for (const [way, addNewer] of Object.entries(NEWER_WAYS)) {
 }
 
 /** Stages the copy of a job, as its process does that has seen no room for it. */
-const takeOver = (it: Engine, as: Queryable, job: string) =>
-  inside(as, "select dispatch_policy_internal._take_over($1, 0, $2, null, false)", [
+const copied = (it: Engine, as: Queryable, job: string) =>
+  inside(as, "select dispatch_policy_internal._stage_copy($1, 0, $2, null, false)", [
     job,
     JSON.stringify(it.batch(["a"], { jobKey: "k" })),
   ]);
 
-test("nor does one that is taken over while the newer one is being admitted", async (t) => {
+test("nor does one that is copied while the newer one is being admitted", async (t) => {
   const it = await engine(t, ROOMY);
   await it.waitsLong();
   const old = await addPast(it, { ...KEY, payload: { v: "old" } });
@@ -267,7 +267,7 @@ test("nor does one that is taken over while the newer one is being admitted", as
   const [ticking, starting] = [await it.session(), await it.session()];
   await ticking.query("begin");
   t.is((await it.admit({ as: ticking })).admitted, 1);
-  const taken = takeOver(it, starting, old);
+  const taken = copied(it, starting, old);
   await it.waitsForLock(starting);
   await ticking.query("commit");
   await taken;
@@ -275,7 +275,7 @@ test("nor does one that is taken over while the newer one is being admitted", as
   t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
 });
 
-test("nor does one that is taken over while the newer one is being adopted", async (t) => {
+test("nor does one that is copied while the newer one is being adopted", async (t) => {
   const it = await engine(t, { ...ROOMY, keyPath: "a" });
   await it.waitsLong();
   const old = await addPast(it, { ...KEY, payload: { a: "a", v: "old" } });
@@ -284,7 +284,7 @@ test("nor does one that is taken over while the newer one is being adopted", asy
   await adopting.query("begin");
   await addPast(it, { ...KEY, payload: { a: "a", v: "new" }, as: adopting });
   t.is((await adopting.query("select * from dispatch_policy.adopt('p')")).rows[0].changed, 1);
-  const taken = takeOver(it, starting, old);
+  const taken = copied(it, starting, old);
   await it.waitsForLock(starting);
   await adopting.query("commit");
   await taken;
@@ -293,11 +293,11 @@ test("nor does one that is taken over while the newer one is being adopted", asy
   t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
 });
 
-test("the next job of a key, in the row of one that was taken over before a crash, is not taken for it", async (t) => {
+test("the next job of a key, in the row of one that was copied before a crash, is not taken for it", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   await full(it);
   const job = await addPast(it, { ...KEY, payload: { v: "old" } });
-  t.is((await startJob(it, await fetchJob(it, job), { payload: { v: "old" } })).verdict, "taken_over");
+  t.is((await startJob(it, await fetchJob(it, job), { payload: { v: "old" } })).verdict, "copied");
   // the worker dies before the original completes, and a sweep unlocks it
   await it.pool.query("select graphile_worker.force_unlock_workers('{worker}')");
   t.is(await addPast(it, { ...KEY, payload: { v: "new" } }), job, "in the same row");
@@ -407,7 +407,7 @@ async function revivedBesideNewer(it: Engine): Promise<string> {
 }
 
 for (const [what, max, verdict] of [
-  ["for whom there is no room", 1, "taken_over"],
+  ["for whom there is no room", 1, "copied"],
   ["for whom there is room", 9, "admitted"],
 ] as const) {
   test(`one that was failed for good, and is run again, ${what}, costs no newer staged one its place`, async (t) => {
@@ -426,14 +426,14 @@ test("nor does one that waits to run again when the newer one is admitted", asyn
   t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
 });
 
-interface HandsOver {
+interface Admits {
   /** Of the second version. */
   readonly partition?: string;
   /** Puts the second version into the first one's row. Returns a job that somebody then has run again. */
   act(it: Engine, as: Queryable): Promise<string | undefined>;
 }
 
-const HANDS_OVER: Record<string, HandsOver> = {
+const ADMITS: Record<string, Admits> = {
   "a pass, once the key has moved to another partition,": {
     partition: "b",
     async act(it, as) {
@@ -458,7 +458,7 @@ const HANDS_OVER: Record<string, HandsOver> = {
   },
 };
 
-for (const [who, { partition = "a", act }] of Object.entries(HANDS_OVER)) {
+for (const [who, { partition = "a", act }] of Object.entries(ADMITS)) {
   test(`the newest one counts that is staged while ${who} puts the second one into a row younger than the transaction`, async (t) => {
     const it = await engine(t, ROOMY);
     await it.waitsLong();

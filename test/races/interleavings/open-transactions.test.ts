@@ -84,12 +84,12 @@ for (const [what, { opens, stages, rolledBack }] of Object.entries(WAITED_FOR)) 
       await app.query("begin");
       await app.query(opens);
 
-      const { admitted, set_aside } = await world.admit();
-      t.deepEqual({ admitted, set_aside }, { admitted: 3, set_aside: 1 });
+      const { admitted, quarantined } = await world.admit();
+      t.deepEqual({ admitted, quarantined }, { admitted: 3, quarantined: 1 });
       t.deepEqual(await world.release([running!]), [running]);
       const [waiting] = (await world.pool.query("select reason, error from dispatch_policy.staged_jobs"))
         .rows;
-      t.is(waiting.reason, "set_aside");
+      t.is(waiting.reason, "quarantined");
       t.regex(waiting.error, /lock timeout/);
 
       await app.query(end);
@@ -113,11 +113,11 @@ test("a hundred jobs of a queue that an open transaction brought in wait for it 
   const app = await world.session();
   await app.query("begin");
   await app.query("select graphile_worker.add_job('other', queue_name => 'new')");
-  const { admitted, set_aside } = await world.admit();
-  t.deepEqual({ admitted, set_aside }, { admitted: 100, set_aside: 100 });
+  const { admitted, quarantined } = await world.admit();
+  t.deepEqual({ admitted, quarantined }, { admitted: 100, quarantined: 100 });
 });
 
-test("a job that somebody has locked, while another one of its queue is set aside, goes soon after", async (t) => {
+test("a job that somebody has locked, while another one of its queue is quarantined, goes soon after", async (t) => {
   const world = await engine(t, ROOMY);
   await world.stage("a", { queueName: "new" });
   const [locked] = await world.stage("b", { queueName: "new" });
@@ -127,8 +127,8 @@ test("a job that somebody has locked, while another one of its queue is set asid
   await app.query("select graphile_worker.add_job('other', queue_name => 'new')");
   await other.query("begin");
   await world.table("staged_jobs", other).lock({ id: locked });
-  const { admitted, set_aside } = await world.admit();
-  t.deepEqual({ admitted, set_aside }, { admitted: 0, set_aside: 1 });
+  const { admitted, quarantined } = await world.admit();
+  t.deepEqual({ admitted, quarantined }, { admitted: 0, quarantined: 1 });
   await other.query("rollback");
   await app.query("commit");
   let went = 0;

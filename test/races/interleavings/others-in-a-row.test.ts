@@ -1,4 +1,4 @@
-// Slots that other hands touch between a sweep's look and its release, or that nobody gives back.
+// Slots that other hands touch between a sweep's look and its release, or that nobody frees.
 import test from "ava";
 import { makeEngine } from "../../../src/db/engine.ts";
 import { concurrency as concurrencyGate, definePolicy } from "../../../src/index.ts";
@@ -60,7 +60,7 @@ for (const task of ["p", "plain"]) {
   });
 }
 
-test("a sweep that found an admitted job put off does not park the newer one that took its row", async (t) => {
+test("a sweep that found an admitted job postponed does not park the newer one that took its row", async (t) => {
   const it = await engine(t, ONE);
   const id = await admitted(it);
   await it.pool.query("select graphile_worker.reschedule_jobs($1, run_at => now() + interval '1 day')", [
@@ -91,7 +91,7 @@ test("a release by an operator that waits for a limiter does not park the newer 
   await it.passes(2);
   const job = await fetchJob(it, id);
   const verdict = job && (await startJob(it, job, { partition: "b", payload: { v: 2 } })).verdict;
-  t.is(verdict, "taken_over", "it is asked for room in its own partition");
+  t.is(verdict, "copied", "it is asked for room in its own partition");
 });
 
 test("a slot whose release the server lost is found by a sweep", async (t) => {
@@ -208,7 +208,7 @@ test("a probe whose row got a job of another partition keeps nobody waiting", as
 });
 
 for (const [what, gates] of Object.entries({ "": ONE.gates, ", its limits new": MORE })) {
-  test(`a job that is taken over, and waits for an application's transaction, keeps nobody else waiting${what}`, async (t) => {
+  test(`a job that is copied, and waits for an application's transaction, keeps nobody else waiting${what}`, async (t) => {
     const it = await engine(t, ONE);
     await it.stage("a");
     await it.passes();
@@ -226,18 +226,18 @@ for (const [what, gates] of Object.entries({ "": ONE.gates, ", its limits new": 
     await it.stage("b");
     const admitted = await it.passes(3);
     await app.query("commit");
-    t.is((await starting).rows[0].verdict, "taken_over");
+    t.is((await starting).rows[0].verdict, "copied");
     t.is(admitted, 1, "b's");
   });
 }
 
-test("a job told to come back later gives its slot back with the next flush, where the first one met a lock", async (t) => {
+test("a job told to come back later frees its slot with the next flush, where the first one met a lock", async (t) => {
   const it = await engine(t, ONE);
   const id = await admitted(it);
   const admission = await admissionOf(it, id);
   await fetchJob(it, id);
   await failJob(it, id);
-  const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25, giveBack: true, jobKey: "k" };
+  const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25, refund: true, jobKey: "k" };
   const ended = { job: id, ok: false, attempt: 1, admission, retry } as never;
   const holder = await it.session();
   await holder.query("begin");

@@ -29,7 +29,7 @@ test("an admitted job is not rejected for one that may not replace it", async (t
   const [id] = (await it.inFlight("a")) as [string];
   await dedupe(it);
   const { verdict } = await startJob(it, await fetchJob(it, id), { unmanaged: "reject" });
-  t.not(verdict, "taken_over");
+  t.not(verdict, "copied");
 });
 
 test("an older staged job that is failed for good does not end a newer native one of its key", async (t) => {
@@ -70,7 +70,7 @@ for (const [what, park] of Object.entries({
       task: "p",
       after: 0,
       maxAttempts: 25,
-      giveBack: true,
+      refund: true,
       jobKey: "k",
     };
     await it.release([{ job: id, ok: false, attempt: job.attempts, retry } as never]);

@@ -91,7 +91,7 @@ test("a job that is retried by hand while it is parked, and fails again, is stag
   );
 });
 
-test("a job whose slot was given back while it ran comes again after each failure", async (t) => {
+test("a job whose slot was freed while it ran comes again after each failure", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   await it.stage("a");
   await it.passes();

@@ -59,7 +59,7 @@ test("a probe that failed is followed by the next one", async (t) => {
   t.is(await it.passes(3), 4);
 });
 
-test("a probe whose slot is given back, whose end nobody saw, is followed by the next one", async (t) => {
+test("a probe whose slot is freed, whose end nobody saw, is followed by the next one", async (t) => {
   const it = await world(t);
   await wasHeld(it, "a");
   t.is(await it.passes(3), 1);

@@ -12,14 +12,14 @@ async function stageKeyed(it: Engine, jobs: number): Promise<void> {
   await it.pool.query("select id from dispatch_policy_internal._stage($1, 'replace')", [text]);
 }
 
-test("jobs that cannot be merged with the admitted ones of their keys are set aside, and the others go", async (t) => {
+test("jobs that cannot be merged with the admitted ones of their keys are quarantined, and the others go", async (t) => {
   const it = await engine(t, { gates: [concurrency(100)] });
   await stageKeyed(it, 6);
   t.is(await it.passes(), 6);
   await it.stage(Array.from({ length: 20 }, (_, n) => `good${n}`));
   await stageKeyed(it, 6);
   await it.route();
-  const { admitted, set_aside } = await it.admit();
-  t.deepEqual({ admitted, set_aside }, { admitted: 20, set_aside: 6 });
+  const { admitted, quarantined } = await it.admit();
+  t.deepEqual({ admitted, quarantined }, { admitted: 20, quarantined: 6 });
   t.is(await it.wrongCounters(), 0);
 });

@@ -66,7 +66,7 @@ test("a release that waits for the in-flight row leaves the job if its limiters 
   t.deepEqual(await world.release([job!]), [job]);
 });
 
-test("ends of an earlier attempt beside the last one's, in one flush, give the slot back once", async (t) => {
+test("ends of an earlier attempt beside the last one's, in one flush, free the slot once", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
   await world.stage(["a", "a"]);
   await world.passes();
@@ -74,7 +74,7 @@ test("ends of an earlier attempt beside the last one's, in one flush, give the s
   await world.table("in_flight_jobs").set({ attempt: 2, pool_id: "w" }, { job_id: job });
   const admission = (await admissionOf(world, job!))!;
   const late = { job: job!, admission, attempt: 1, ok: false };
-  // for this one, the release takes the pool off the row before it gives the slot back
+  // for this one, the release takes the pool off the row before it frees the slot
   const retried = { ...late, retry: { attempt: 1, native: true, after: 0 } };
   t.deepEqual(await world.release([late, retried, { job: job!, admission, attempt: 2 }]), [job]);
   t.false((await world.inFlight()).includes(job!));
@@ -82,7 +82,7 @@ test("ends of an earlier attempt beside the last one's, in one flush, give the s
   t.is(await world.wrongCounters(), 0);
 });
 
-test("two releases of the same job give its slot back once", async (t) => {
+test("two releases of the same job free its slot once", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
   await world.waitsLong();
   await world.stage(["a", "a"]);
@@ -158,7 +158,7 @@ test("a job nobody holds is dealt with, and changes nothing", async (t) => {
   t.is((await world.limiter("concurrency")).in_flight, 1);
 });
 
-test("a flush so late that Graphile Worker retried the job by itself gives nothing back and sets no back-off", async (t) => {
+test("a flush so late that Graphile Worker retried the job by itself frees nothing and sets no back-off", async (t) => {
   const world = await engine(t, { gates: [concurrency(1)] });
   await world.stage("a");
   await world.passes();

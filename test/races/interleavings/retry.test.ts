@@ -34,7 +34,7 @@ const retry = async (it: Engine, text = RETRY) => (await it.pool.query(text)).ro
 for (const [what, first] of [
   ["another retry", RETRY],
   [
-    "reschedule_jobs, which puts it off",
+    "reschedule_jobs, which postpones it",
     "select dispatch_policy.reschedule_jobs(array[1::bigint], run_at => now() + interval '1 day', attempts => 0)",
   ],
 ] as const) {

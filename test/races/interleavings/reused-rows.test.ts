@@ -129,11 +129,11 @@ test("and runs in no slot but its own partition's", async (t) => {
   await it.passes(2);
   t.is((await it.inFlight("b")).length, 1, "b is full");
   const { verdict } = await startJob(it, await fetchJob(it, id), { partition: "b" });
-  t.is(verdict, "taken_over");
+  t.is(verdict, "copied");
 });
 
 for (const before of ["none", "an older one"]) {
-  test(`a job that is taken over as a newer one is being staged gives way to it, ${before} staged before`, async (t) => {
+  test(`a job that is copied as a newer one is being staged gives way to it, ${before} staged before`, async (t) => {
     const it = await engine(t, ONE);
     await it.waitsLong();
     await it.stage("a");
@@ -147,14 +147,14 @@ for (const before of ["none", "an older one"]) {
     const starting = startJob(it, job, { payload: { v: 1 }, as: worker });
     await it.waitsForLock(worker);
     await app.query("commit");
-    t.is((await starting).verdict, "taken_over");
+    t.is((await starting).verdict, "copied");
     await completeJob(it, id);
     const { rows } = await it.pool.query("select payload from dispatch_policy.staged_jobs");
     t.deepEqual(rows, [{ payload: V2.payload }]);
   });
 }
 
-test("a row that is removed and made anew during a hand-over is not overwritten", async (t) => {
+test("a row that is removed and made anew during an admission is not overwritten", async (t) => {
   const it = await engine(t, ROOMY);
   await it.waitsLong();
   await addPast(it, { key: "k", payload: { v: 0 } });
@@ -172,7 +172,7 @@ test("a row that is removed and made anew during a hand-over is not overwritten"
   t.like(await rowOf(it, id), { payload: V2.payload });
 });
 
-test("an older staged job that was locked as a newer one was let in does not take that one's retry", async (t) => {
+test("an older staged job that was locked as a newer one was admitted does not take that one's retry", async (t) => {
   const it = await engine(t, ROOMY);
   const [v1] = await it.stage("b", { jobKey: "k", runAt: new Date(Date.now() + 60_000) });
   await it.stage("a");
@@ -190,7 +190,7 @@ test("an older staged job that was locked as a newer one was let in does not tak
   t.like(await rowOf(it, id), { payload: V2.payload });
 });
 
-test("a job let in at its start, and parked, fails for good once its place is taken and left", async (t) => {
+test("a job admitted at its start, and parked, fails for good once its place is taken and left", async (t) => {
   const it = await engine(t, ROOMY);
   await it.stage("a");
   await it.passes();
@@ -207,7 +207,7 @@ test("a job let in at its start, and parked, fails for good once its place is ta
 
 for (const [what, at] of [
   ["starts", "start"],
-  ["waits", "hand-over"],
+  ["waits", "admission"],
 ] as const) {
   test(`a newer native job with a copied flag, which ${what}, is not lost to an older staged one: ${at}`, async (t) => {
     const it = await engine(t, at === "start" ? ONE : ROOMY);
@@ -216,10 +216,10 @@ for (const [what, at] of [
     const { flags } = (await it.pool.query("select flags from graphile_worker.jobs")).rows[0];
     await it.stage("a", { jobKey: "k" });
     const id = await addPast(it, { ...V2, flags: Object.keys(flags) });
-    if (at === "hand-over") await it.passes(3);
+    if (at === "admission") await it.passes(3);
     else {
       const { verdict } = await startJob(it, await fetchJob(it, id), { payload: V2.payload });
-      t.is(verdict, "taken_over");
+      t.is(verdict, "copied");
       await completeJob(it, id);
     }
     t.deepEqual(await jobsOfKey(it), [{ payload: V2.payload }]);
@@ -230,7 +230,7 @@ for (const [flagOf, options] of [
   ["a job without a key", {}],
   ["the job of another key", { jobKey: "other" }],
 ] as const) {
-  for (const at of ["start", "hand-over"] as const) {
+  for (const at of ["start", "admission"] as const) {
     test(`nor is one in the row of an older job of its key, with the flag of ${flagOf}, admitted later: ${at}`, async (t) => {
       const it = await engine(t, ONE);
       await it.stage("a", { jobKey: "k" });
@@ -244,12 +244,12 @@ for (const [flagOf, options] of [
       const [other] = (await it.inFlight("a")) as [string];
       const { flags } = await rowOf(it, other);
       t.is(await addPast(it, { ...V2, flags: Object.keys(flags) }), id);
-      if (at === "hand-over") {
+      if (at === "admission") {
         await it.finish([other]);
         await it.passes(3);
       } else {
         const { verdict } = await startJob(it, await fetchJob(it, id), { payload: V2.payload });
-        t.is(verdict, "taken_over");
+        t.is(verdict, "copied");
         await completeJob(it, id);
       }
       t.deepEqual(await jobsOfKey(it), [{ payload: V2.payload }]);

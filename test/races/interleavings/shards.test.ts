@@ -24,7 +24,7 @@ async function comesFirst(world: Engine, shard: string): Promise<void> {
   await world.table("partitions").set({ fair_key: (its) => `${its} - 1e6` }, { shard });
 }
 
-/** The holder of the only slot gives it back, and the loop of the shard eu routes that. */
+/** The holder of the only slot frees it, and the loop of the shard eu routes that. */
 async function releaseHolder(world: Engine): Promise<void> {
   await world.release(await world.inFlight("holder"));
   await world.route(world.pool, "eu");

@@ -1,4 +1,4 @@
-// Gates with perWorker: pools come while passes decide, and a full pool sends a job back while others touch it.
+// Gates with perWorker: pools come while passes decide, and a full pool requeues a job while others touch it.
 import test, { type ExecutionContext } from "ava";
 import { type Engine, engine, share, throttle } from "../../helpers/engine.ts";
 import { inside } from "../../helpers/inside.ts";
@@ -8,7 +8,7 @@ import {
   failJob,
   fetchJob,
   poolLives,
-  sendBack,
+  requeue,
   startJob,
 } from "../../helpers/native.ts";
 import { workerTable } from "../../helpers/table.ts";
@@ -123,12 +123,12 @@ test("before a pool has told of itself, one share is there", async (t) => {
   t.is(await world.passes(2), 3);
 });
 
-test("a job that is sent back is staged as it was, and its cap is lowered and rises", async (t) => {
+test("a job that is requeued is staged as it was, and its cap is lowered and rises", async (t) => {
   const { world, job, stagedId, admission } = await started(t, {
     ...{ pools: ["worker", "other"], gates: [throttle(10, { per: 3600 }), share(1)] },
   });
   const now = new Date();
-  t.true(await sendBack(world, job, admission, { now }));
+  t.true(await requeue(world, job, admission, { now }));
   const [staged, ...others] = await world.table("staged_jobs").all();
   t.like(staged, { id: stagedId, job_key: "k", priority: 3, due: true, max_attempts: 25 });
   t.deepEqual([staged.flags, others], [["mine"], []]);
@@ -160,7 +160,7 @@ async function passAt(world: Engine, now: Date) {
 test("a lowered cap rises for who was denied after its policy was off for a moment", async (t) => {
   const { world, job, admission } = await started(t, { pools: ["worker", "other"] });
   const now = new Date();
-  t.true(await sendBack(world, job, admission, { now }));
+  t.true(await requeue(world, job, admission, { now }));
   await world.pool.query("select dispatch_policy.switch_policy($1, false)", [world.policy]);
   await world.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [world.policy, now]);
   await world.pool.query("select dispatch_policy.switch_policy($1, true)", [world.policy]);
@@ -177,22 +177,22 @@ test("jobs that keep coming back double the wait, up to a second, and a job that
   t.is((await passAt(world, now)).admitted, 2);
   const [runs] = await world.inFlight();
   const delays: number[] = [];
-  const sendsBack = async () => {
+  const requeues = async () => {
     const id = (await world.inFlight()).find((one) => one !== runs);
     const job = await fetchJob(world, id!);
-    t.true(await sendBack(world, job, (await startJob(world, job)).admission, { now }));
+    t.true(await requeue(world, job, (await startJob(world, job)).admission, { now }));
     await completeJob(world, job.id);
     const { local_delay, local_cap } = await world.limiter("concurrency");
     t.is(local_cap, 1);
     delays.push(Math.round(local_delay * 1000));
   };
-  await sendsBack();
+  await requeues();
   for (let i = 0; i < 7; i++) {
     now = later(now, delays.at(-1)! - 1);
     t.is((await passAt(world, now)).admitted, 0, `not before ${delays.at(-1)} ms`);
     now = later(now, 2);
     t.is((await passAt(world, now)).admitted, 1, `after ${delays.at(-1)} ms`);
-    await sendsBack();
+    await requeues();
   }
   t.deepEqual(delays, [20, 40, 80, 160, 320, 640, 1000, 1000]);
   await world.finish([runs!]);
@@ -210,7 +210,7 @@ test("the cap rises by one, then by two, four and so on", async (t) => {
   t.is(jobs.length, 40);
   for (const id of jobs.slice(0, 30)) {
     const job = await fetchJob(world, id);
-    t.true(await sendBack(world, job, (await startJob(world, job)).admission, { now }));
+    t.true(await requeue(world, job, (await startJob(world, job)).admission, { now }));
     await completeJob(world, id);
   }
   const { local_delay: seconds } = await world.limiter("concurrency");
@@ -234,7 +234,7 @@ test("a job that has run before comes back with its attempts and its error", asy
   t.is(await world.passes(2), 1);
   const again = await fetchJob(world, job.id);
   t.is(again.attempts, 2);
-  t.true(await sendBack(world, again, (await startJob(world, again)).admission));
+  t.true(await requeue(world, again, (await startJob(world, again)).admission));
   await completeJob(world, job.id);
   t.is(await world.wrongCounters(), 0);
   const parked = await world.pool.query("select attempts, last_error, key from graphile_worker.jobs");
@@ -247,26 +247,26 @@ test("a job that has run before comes back with its attempts and its error", asy
   t.is((await startJob(world, third, { poolId: "other" })).verdict, "known");
 });
 
-test("an original whose worker died after it was sent back does not run", async (t) => {
+test("an original whose worker died after it was requeued does not run", async (t) => {
   const { world, job, stagedId, admission } = await started(t);
-  t.true(await sendBack(world, job, admission));
+  t.true(await requeue(world, job, admission));
   await world.pool.query("select graphile_worker.force_unlock_workers('{worker}')");
   const again = await fetchJob(world, job.id, "other");
   const { verdict, staged_id } = await startJob(world, again, { poolId: "other" });
-  t.deepEqual([verdict, staged_id], ["taken_over", stagedId]);
+  t.deepEqual([verdict, staged_id], ["copied", stagedId]);
   t.is(await world.staged(), 1);
 });
 
-test("a job that was cancelled, released or given to others is not sent back", async (t) => {
+test("a job that was cancelled, released or given to others is not requeued", async (t) => {
   const { world, job, admission } = await started(t);
-  t.false(await sendBack(world, job, "1"), "another start has the slot");
-  t.false(await sendBack(world, job, admission, { poolId: "other" }), "another pool has the job");
+  t.false(await requeue(world, job, "1"), "another start has the slot");
+  t.false(await requeue(world, job, admission, { poolId: "other" }), "another pool has the job");
   await world.table("in_flight_jobs").set({ cancelled_at: () => "now()", cancelled_by: "somebody" });
-  t.false(await sendBack(world, job, admission), "it was cancelled");
+  t.false(await requeue(world, job, admission), "it was cancelled");
   t.is(await world.staged(), 0, "what was staged is undone");
   await world.table("in_flight_jobs").set({ cancelled_at: null, cancelled_by: null });
   await world.release([job.id]);
-  t.false(await sendBack(world, job, admission), "its slot was given back");
+  t.false(await requeue(world, job, admission), "its slot was freed");
   t.is(await world.staged(), 0);
 });
 
@@ -279,7 +279,7 @@ test("a pass that waits for a limiter sees what a job that came back has left", 
   const [full, pass] = [await world.session(), await world.session()];
   await full.query("begin");
   // by a clock that is ahead, so that the cap stays lowered for as long as the test takes
-  t.true(await sendBack(world, job, admission, { as: full, now: later(new Date(), 1500) }));
+  t.true(await requeue(world, job, admission, { as: full, now: later(new Date(), 1500) }));
   await world.route();
   const admitted = world.admit({ as: pass });
   await world.waitsForLock(pass);
@@ -295,21 +295,21 @@ test("a pass that waits for a limiter sees what a job that came back has left", 
   t.is(await world.wrongCounters(), 0);
 });
 
-test("while another session has the limiter locked, a job is not sent back, and loses nothing", async (t) => {
+test("while another session has the limiter locked, a job is not requeued, and loses nothing", async (t) => {
   const { world, job, admission } = await started(t);
   const session = await world.session();
   await session.query("begin");
   await world.table("limiters", session).lock();
-  t.false(await sendBack(world, job, admission));
+  t.false(await requeue(world, job, admission));
   await session.query("commit");
   t.deepEqual([await world.staged(), (await world.inFlight()).length], [0, 1]);
-  t.true(await sendBack(world, job, admission));
+  t.true(await requeue(world, job, admission));
 });
 
-test("a newer job of the key that is staged runs beside one that is sent back, as in Graphile Worker", async (t) => {
+test("a newer job of the key that is staged runs beside one that is requeued, as in Graphile Worker", async (t) => {
   const { world, job, stagedId, admission } = await started(t);
   const [newer] = await world.stage("a", { jobKey: "k" });
-  t.true(await sendBack(world, job, admission));
+  t.true(await requeue(world, job, admission));
   await completeJob(world, job.id);
   const { rows } = await world.pool.query("select id, job_key from dispatch_policy.staged_jobs order by id");
   t.deepEqual(rows, [
@@ -322,7 +322,7 @@ test("a newer job of the key that is staged runs beside one that is sent back, a
 test("a native job of the key that came after the fetch is not overwritten", async (t) => {
   const { world, job, admission } = await started(t);
   await addPast(world, { key: "k", payload: { newest: true } });
-  t.true(await sendBack(world, job, admission));
+  t.true(await requeue(world, job, admission));
   const { rows } = await world.pool.query("select job_key from dispatch_policy.staged_jobs");
   t.deepEqual(rows, [{ job_key: null }]);
   t.deepEqual((await workerTable(world.pool).one({ key: "k" })).payload, { newest: true });
@@ -332,16 +332,16 @@ test("a cap that is lowered to 0 is no limit of 0", async (t) => {
   const { world, job, admission } = await started(t);
   await poolLives(world, "other");
   const now = new Date(Date.now() + 1000);
-  t.true(await sendBack(world, job, admission, { now }));
+  t.true(await requeue(world, job, admission, { now }));
   t.is((await passAt(world, now)).admitted, 0);
   t.is((await world.partition("a")).denied_reason, "concurrency_full");
 });
 
-test("under whenBusy skip, a job that was admitted and sent back is not dropped", async (t) => {
+test("under whenBusy skip, a job that was admitted and requeued is not dropped", async (t) => {
   const { world, job, admission } = await started(t, { pools: ["worker", "other"] });
   await world.table("policies").set({ when_busy: "skip" });
   const now = new Date(Date.now() + 1000);
-  t.true(await sendBack(world, job, admission, { now }));
+  t.true(await requeue(world, job, admission, { now }));
   await completeJob(world, job.id);
   t.is((await passAt(world, now)).admitted, 0);
   t.is(await world.staged(), 1);
@@ -360,7 +360,7 @@ test("a sweep finds nothing to repair where pools came, or a cap is lowered", as
     world.pool.query("select * from dispatch_policy_internal._sweep_partitions(clock_timestamp())");
   t.deepEqual(Object.values((await sweep()).rows[0]), [0, 0]);
   await world.route();
-  t.true(await sendBack(world, job, admission));
+  t.true(await requeue(world, job, admission));
   await world.passes();
   t.deepEqual(Object.values((await sweep()).rows[0]), [0, 0]);
 });
@@ -375,8 +375,8 @@ test("explain and the view say how many workers a cap goes by", async (t) => {
   t.regex(text, /2 of 2 are in flight \(1 per worker x 2 workers = 2\)/);
   const view = "select max, max_per_worker, workers from dispatch_policy.limiters where gate = 'concurrency'";
   t.deepEqual((await world.pool.query(view)).rows, [{ max: 2, max_per_worker: 1, workers: 2 }]);
-  t.true(await sendBack(world, job, admission, { now: later(new Date(), 1500) }));
+  t.true(await requeue(world, job, admission, { now: later(new Date(), 1500) }));
   await world.passes();
   const lowered = JSON.stringify((await world.pool.query(asked)).rows[0]);
-  t.regex(lowered, /\(1 per worker x 2 workers = 2, but one that was full has just sent a job back\)/);
+  t.regex(lowered, /\(1 per worker x 2 workers = 2, but one that was full has just requeued a job\)/);
 });

@@ -1,5 +1,5 @@
 // A slot belongs to an admission and an attempt. Graphile Worker's own verbs change a job under it, put another one in its
-// row, or start it again: none of them gets past the limits, and no end gives back what is another's.
+// row, or start it again: none of them gets past the limits, and no end frees what is another's.
 import test from "ava";
 import { makeEngine } from "../../../src/db/engine.ts";
 import { noEvents } from "../../../src/events.ts";
@@ -47,7 +47,7 @@ test("failed jobs that are run again with no attempts pass the gates again", asy
   await it.pool.query("select graphile_worker.reschedule_jobs($1, attempts => 0, run_at => now())", [failed]);
   const verdicts: string[] = [];
   for (const id of failed) verdicts.push((await startJob(it, await fetchJob(it, id))).verdict);
-  t.deepEqual(verdicts, ["admitted", "taken_over", "taken_over"]);
+  t.deepEqual(verdicts, ["admitted", "copied", "copied"]);
   t.is(await countOf(it, "a"), 1);
 });
 
@@ -64,7 +64,7 @@ test("a native job that replaces an admitted one of another partition needs room
     verdicts.push(verdict);
     started.push({ id, admission });
   }
-  t.deepEqual(verdicts, ["admitted", "taken_over", "taken_over"]);
+  t.deepEqual(verdicts, ["admitted", "copied", "copied"]);
   t.is(await countOf(it, "b"), 1);
   t.is(await it.wrongCounters(), 0);
   // they occupy the slots of the jobs they replaced until they end, whatever became of them
@@ -87,7 +87,7 @@ test("a native job that replaces an admitted one of its own partition runs in th
   t.is(await countOf(it, "a"), 1);
 
   await it.release([{ job: id, attempt: 1, admission: old } as never]);
-  t.is(await countOf(it, "a"), 1, "the replaced one's end gives nothing back");
+  t.is(await countOf(it, "a"), 1, "the replaced one's end frees nothing");
   await it.release([{ job: id, attempt: 1, admission } as never]);
   t.is(await countOf(it, "a"), 0);
 });
@@ -108,7 +108,7 @@ test("the successor of a job that failed, and is not released yet, pays its own 
   t.is(await it.wrongCounters(), 0);
 });
 
-test("so does that of a job that starts and fails as its successor is handed over", async (t) => {
+test("so does that of a job that starts and fails as its successor is admitted", async (t) => {
   const it = await engine(t, { gates: [throttle(3, { per: 36_000 })] });
   await it.waitsLong();
   await it.stage("a", { jobKey: "k" });
@@ -126,7 +126,7 @@ test("so does that of a job that starts and fails as its successor is handed ove
   t.is(await tokensOf(it), 1);
 });
 
-test("so does a retry whose slot was not given back with its parking", async (t) => {
+test("so does a retry whose slot was not freed with its parking", async (t) => {
   const it = await engine(t, { gates: [throttle(3, { per: 36_000 })] });
   const { id } = await running(it, "a");
   const admission = await admissionOf(it, id);
@@ -153,7 +153,7 @@ for (const tokens of [1, 2]) {
     await failJob(it, id);
     t.is(await addPast(it, { key: "k" }), id);
     const { verdict, admission } = await startJob(it, await fetchJob(it, id));
-    t.is(verdict, tokens === 1 ? "taken_over" : "admitted");
+    t.is(verdict, tokens === 1 ? "copied" : "admitted");
     t.is(await tokensOf(it), 0);
     t.is(await countOf(it, "a"), 1);
     await completeJob(it, id);
@@ -170,7 +170,7 @@ for (const stop of ["hold('p', 'a', now() + interval '1 hour')", "pause('p', 'a'
     await it.pool.query(`select dispatch_policy.${stop}`);
     await failJob(it, id);
     await addPast(it, { key: "k" });
-    t.is((await startJob(it, await fetchJob(it, id))).verdict, "taken_over");
+    t.is((await startJob(it, await fetchJob(it, id))).verdict, "copied");
     t.is(await it.staged(), 1);
   });
 }
@@ -203,7 +203,7 @@ for (const copies of ["the flags of the job it replaces", "those of another one"
     ).rows;
     const id = await addPast(it, { key: "k", flags: Object.keys(row.flags) });
     const { verdict } = await startJob(it, await fetchJob(it, id), { partition: "b" });
-    t.is(verdict, "taken_over", "b is full");
+    t.is(verdict, "copied", "b is full");
     t.is(await countOf(it, "b"), 1);
   });
 }
@@ -225,7 +225,7 @@ test("past the gates, one that replaced an admitted job counts in both places", 
   t.deepEqual([await countOf(it, "a"), await countOf(it, "b")], [0, 1]);
 });
 
-test("the late release of a job whose row another one of its key was admitted in gives nothing back", async (t) => {
+test("the late release of a job whose row another one of its key was admitted in frees nothing", async (t) => {
   const it = await engine(t, { gates: [concurrency(2)] });
   const { id } = await running(it, "a", { jobKey: "k" });
   const first = await admissionOf(it, id);
@@ -377,7 +377,7 @@ test("a job is overdue from its recorded start, not from its fetch", async (t) =
   t.is(await overdue(), 1);
 });
 
-test("a job that is admitted and then put off gives its slot back, and waits in staging until its time", async (t) => {
+test("a job that is admitted and then postponed frees its slot, and waits in staging until its time", async (t) => {
   const it = await engine(t, ONE);
   await it.stage(["a", "a"]);
   await it.passes();
@@ -401,22 +401,22 @@ test("a job that is admitted and then put off gives its slot back, and waits in 
   t.is(await it.wrongCounters(), 0);
 });
 
-test("a job that was taken over before a crash is not staged again when it is rescheduled", async (t) => {
+test("a job that was copied before a crash is not staged again when it is rescheduled", async (t) => {
   const it = await engine(t, ONE);
   await it.stage("a");
   await it.passes();
   const { flags } = (await it.pool.query("select flags from graphile_worker.jobs")).rows[0];
   const id = await addPast(it, { flags: Object.keys(flags) });
-  t.is((await startJob(it, await fetchJob(it, id))).verdict, "taken_over");
+  t.is((await startJob(it, await fetchJob(it, id))).verdict, "copied");
   // its worker dies before the original completes
   await it.pool.query("select graphile_worker.force_unlock_workers('{worker}')");
   await it.pool.query("select dispatch_policy.reschedule_jobs($1, priority => 1)", [[id]]);
   t.is(await it.staged(), 1, "the copy");
-  t.is((await startJob(it, await fetchJob(it, id))).verdict, "taken_over");
+  t.is((await startJob(it, await fetchJob(it, id))).verdict, "copied");
   t.is(await it.staged(), 1);
 });
 
-test("a slot is given back once, however often its release is sent", async (t) => {
+test("a slot is freed once, however often its release is sent", async (t) => {
   const it = await engine(t, { gates: [concurrency(2), adaptive(5)] });
   const { id } = await running(it, "a");
   const admission = await admissionOf(it, id);

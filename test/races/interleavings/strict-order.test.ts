@@ -4,8 +4,8 @@ import { concurrency, engine } from "../../helpers/engine.ts";
 
 const gates = [concurrency(1, { name: "strict_order" })];
 
-for (const handsOn of [false, true])
-  test(`a pass that waits for the release of a failed job lets no later one go, ${handsOn ? "" : "no "}slots are handed on`, async (t) => {
+for (const passesOn of [false, true])
+  test(`a pass that waits for the release of a failed job lets no later one go, ${passesOn ? "" : "no "}slots are passed on`, async (t) => {
     const it = await engine(t, { gates, order: "strict" });
     await it.waitsLong();
     await it.stage(["a", "a"]);
@@ -16,7 +16,7 @@ for (const handsOn of [false, true])
     const [release, pass] = [await it.session(), await it.session()];
     await release.query("begin");
     const retry = { attempt: 0, task: "p", after: 3600, priority: 0, maxAttempts: 25 };
-    t.deepEqual(await it.release([{ job: job!, ok: false, retry }], release, { handsOn }), [job]);
+    t.deepEqual(await it.release([{ job: job!, ok: false, retry }], release, { passesOn }), [job]);
     const admitting = it.admit({ as: pass });
     await it.waitsForLock(pass);
     await release.query("commit");

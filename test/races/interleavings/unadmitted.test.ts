@@ -35,7 +35,7 @@ test("the first of a new partition makes it, and goes; the next waits in staging
   const [one, two] = [await addPast(it), await addPast(it)];
   t.deepEqual(verdicts([await startsUnadmitted(it, one), await startsUnadmitted(it, two)]), [
     "admitted",
-    "taken_over",
+    "copied",
   ]);
   t.deepEqual(await it.inFlight(), [one]);
   t.is(await it.staged(), 1);
@@ -43,7 +43,7 @@ test("the first of a new partition makes it, and goes; the next waits in staging
   t.is(await it.passes(2), 1);
 });
 
-test("a crash before the original completed takes it over once, also when the copy has run", async (t) => {
+test("a crash before the original completed copies it once, also when the copy has run", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   const [running, job] = [await addPast(it), await addPast(it)];
   await startsUnadmitted(it, running);
@@ -61,7 +61,7 @@ test("a crash before the original completed takes it over once, also when the co
 
 for (const [what, more] of [
   ["waits", ""],
-  ["was handed back", "select * from dispatch_policy.hand_back('p')"],
+  ["was unstaged", "select * from dispatch_policy.unstage('p')"],
 ] as const) {
   test(`a crash before the original completed, and the policy is off: it does not run beside its copy, which ${what}`, async (t) => {
     const it = await engine(t, { gates: [concurrency(1)] });
@@ -108,7 +108,7 @@ test("one job caught twice on the spot counts once", async (t) => {
   t.deepEqual(await it.inFlight(), [job]);
 });
 
-test("beside a tick that holds the partition it does not wait, and is taken over", async (t) => {
+test("beside a tick that holds the partition it does not wait, and is copied", async (t) => {
   const it = await engine(t, { gates: [concurrency(5)] });
   await it.stage("a");
   await it.route();
@@ -116,7 +116,7 @@ test("beside a tick that holds the partition it does not wait, and is taken over
   const tick = await it.session();
   await tick.query("begin");
   t.is((await it.admit({ as: tick })).admitted, 1);
-  t.is((await startsUnadmitted(it, job)).verdict, "taken_over");
+  t.is((await startsUnadmitted(it, job)).verdict, "copied");
   await tick.query("commit");
   t.is(await it.passes(2), 1);
 });
@@ -133,7 +133,7 @@ test("it waits for another's admission on a shared limiter, and then sees what t
   const late = startsUnadmitted(it, two, second, "b");
   await it.waitsForLock(second);
   await first.query("commit");
-  t.is((await late).verdict, "taken_over");
+  t.is((await late).verdict, "copied");
 });
 
 test("it does not overtake its own partition's jobs, nor others that wait for its limiter", async (t) => {
@@ -141,14 +141,14 @@ test("it does not overtake its own partition's jobs, nor others that wait for it
   await it.stage(["a", "b"]);
   await it.passes();
   const [running] = await it.inFlight();
-  t.is((await startsUnadmitted(it, await addPast(it), it.pool, "c")).verdict, "taken_over", "no room");
+  t.is((await startsUnadmitted(it, await addPast(it), it.pool, "c")).verdict, "copied", "no room");
   await it.finish([running!]);
   t.is(
     (await startsUnadmitted(it, await addPast(it), it.pool, "d")).verdict,
-    "taken_over",
+    "copied",
     "one waits for the room",
   );
-  t.is((await startsUnadmitted(it, await addPast(it), it.pool, "a")).verdict, "taken_over");
+  t.is((await startsUnadmitted(it, await addPast(it), it.pool, "a")).verdict, "copied");
   let finished = 0;
   for (let pass = 0; pass < 10; pass++) {
     await it.passes();
@@ -160,7 +160,7 @@ test("it does not overtake its own partition's jobs, nor others that wait for it
   t.is(finished, 4);
 });
 
-test("a job that is not let in takes nothing from the router: how the probe of its partition ended is routed", async (t) => {
+test("a job that is not admitted takes nothing from the router: how the probe of its partition ended is routed", async (t) => {
   const it = await engine(t, { gates: [concurrency(10)] });
   await it.stage(Array(8).fill("a"));
   await it.route();
@@ -171,17 +171,17 @@ test("a job that is not let in takes nothing from the router: how the probe of i
   const text =
     "select verdict from dispatch_policy_internal._catch_unadmitted($1, 0, 0, null, null, $2, '{}', 'enforce', null)";
   const { rows } = await it.pool.query(text, [await addPast(it), other]);
-  t.is(rows[0].verdict, "taken_over", "others of its partition wait");
+  t.is(rows[0].verdict, "copied", "others of its partition wait");
   await it.route();
   t.false((await it.partition("a")).probing);
   t.is(await it.passes(3), 8);
 });
 
-test("a paused or held partition lets none in", async (t) => {
+test("a paused or held partition admits none", async (t) => {
   const it = await engine(t, { gates: [concurrency(5)] });
   await it.pool.query("select dispatch_policy.pause(policy => 'p', partition => 'a')");
   const job = await addPast(it);
-  t.is((await startsUnadmitted(it, job)).verdict, "taken_over");
+  t.is((await startsUnadmitted(it, job)).verdict, "copied");
   t.is(await it.passes(2), 0);
   await it.pool.query("select dispatch_policy.resume(policy => 'p', partition => 'a')");
   t.is(await it.passes(2), 1);
@@ -191,21 +191,21 @@ test("tokens are taken, exactly, also on the spot", async (t) => {
   const it = await engine(t, { gates: [throttle(3, { per: 3600 })] });
   const caught: Caught[] = [];
   for (let n = 0; n < 5; n++) caught.push(await startsUnadmitted(it, await addPast(it)));
-  t.deepEqual(verdicts(caught), ["admitted", "admitted", "admitted", "taken_over", "taken_over"]);
+  t.deepEqual(verdicts(caught), ["admitted", "admitted", "admitted", "copied", "copied"]);
   t.true((await it.limiter("throttle")).tokens < 0.1);
 });
 
-test("the row of a job taken over is deleted once Graphile Worker does not have the original any more", async (t) => {
+test("the row of a copied job is deleted once Graphile Worker does not have the original any more", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   const [running, job] = [await addPast(it), await addPast(it)];
   await startsUnadmitted(it, running);
   await fetchJob(it, job);
   await startsUnadmitted(it, job);
-  const notes = () => it.table("taken_over_jobs").count();
-  await it.pool.query("select dispatch_policy_internal._forget_taken_over()");
+  const notes = () => it.table("copied_jobs").count();
+  await it.pool.query("select dispatch_policy_internal._forget_copied()");
   t.is(await notes(), 1);
   await completeJob(it, job);
-  await it.pool.query("select dispatch_policy_internal._forget_taken_over()");
+  await it.pool.query("select dispatch_policy_internal._forget_copied()");
   t.is(await notes(), 0);
 });
 
@@ -215,11 +215,11 @@ test("an original whose worker could not complete it is completed by a sweep, an
   const it = await engine(t, { gates: [throttle(0)] });
   const job = await addPast(it);
   await fetchJob(it, job);
-  t.is((await startsUnadmitted(it, job)).verdict, "taken_over");
-  await it.pool.query("select dispatch_policy_internal._forget_taken_over()");
+  t.is((await startsUnadmitted(it, job)).verdict, "copied");
+  await it.pool.query("select dispatch_policy_internal._forget_copied()");
   t.is(await originals(it), 1, "while a worker has it locked it stays");
   await failJob(it, job); // as Graphile Worker does with the jobs of a pool that shuts itself down
-  await it.pool.query("select dispatch_policy_internal._forget_taken_over()");
+  await it.pool.query("select dispatch_policy_internal._forget_copied()");
   t.is(await originals(it), 0);
   t.is(await it.staged(), 1);
 });
@@ -229,7 +229,7 @@ test("an original whose worker was killed is completed with its unlocking: nobod
   const [taken, other] = [await addPast(it), await addPast(it)];
   await fetchJob(it, taken, "killed");
   await fetchJob(it, other, "killed");
-  t.is((await startsUnadmitted(it, taken)).verdict, "taken_over");
+  t.is((await startsUnadmitted(it, taken)).verdict, "copied");
   await poolDies(it, "killed");
   const { rows } = await it.pool.query("select * from dispatch_policy_internal._sweep_workers('judge')");
   t.like(rows, [{ pools: 1, jobs: 2 }]);
@@ -245,7 +245,7 @@ test("one whose limiter an open transaction holds is staged, and neither waits f
   const app = await it.session();
   await app.query("begin");
   await app.query("select * from dispatch_policy.take('p', 'throttle', 'a')");
-  t.is((await startsUnadmitted(it, job)).verdict, "taken_over");
+  t.is((await startsUnadmitted(it, job)).verdict, "copied");
   t.is(await it.staged(), 1);
   await app.query("commit");
   t.is(await it.passes(2), 1);
@@ -272,7 +272,7 @@ test("a payload that JavaScript rounds is read for its copy: if another job of t
   await t.throwsAsync(start(jobs[1]!), { code: "55P03" });
   t.is(await it.staged(), 0);
   await ending.query("commit");
-  t.is(await start(jobs[1]!), "taken_over");
+  t.is(await start(jobs[1]!), "copied");
   const { rows } = await it.pool.query("select payload::text as text from dispatch_policy.staged_jobs");
   t.deepEqual(rows, [{ text: payload }]);
   t.deepEqual((await it.pool.query(locks)).rows, lockedBefore.rows);

@@ -1,4 +1,4 @@
-// What others do while waiting jobs are handed back, and while the last step of an uninstall decides that none is left.
+// What others do while waiting jobs are unstaged, and while the last step of an uninstall decides that none is left.
 import test from "ava";
 import { rethrowPlainly } from "../../../src/db/rethrow-plainly.ts";
 import { SchemaVersionError } from "../../../src/index.ts";
@@ -33,25 +33,25 @@ async function stage(it: Engine, v: string, as: Pick<Session, "query"> = it.pool
   ]);
 }
 
-/** Hands back without giving up on locks, so that a test decides when it goes on. */
+/** Unstages without giving up on locks, so that a test decides when it goes on. */
 async function waitsLong(it: Engine): Promise<void> {
-  await it.pool.query("alter function dispatch_policy_internal._hand_back_what_passes set lock_timeout = 0");
+  await it.pool.query("alter function dispatch_policy_internal._unstage_what_passes set lock_timeout = 0");
   await it.pool.query("alter function dispatch_policy.uninstall set lock_timeout = 0");
 }
 
-test("a job that a producer has staged, and not committed, keeps the schema, and is handed back", async (t) => {
+test("a job that a producer has staged, and not committed, keeps the schema, and is unstaged", async (t) => {
   const it = await engine(t, SHUT);
   const producer = await it.session();
   await producer.query("begin");
   await it.stage("a", { as: producer });
   await t.throwsAsync(uninstall(it.pool), { code: "55P03" });
   await producer.query("commit");
-  t.like(await uninstall(it.pool), { handed_back: 1, dropped: false });
-  t.like(await uninstall(it.pool), { handed_back: 0, dropped: true });
+  t.like(await uninstall(it.pool), { unstaged: 1, dropped: false });
+  t.like(await uninstall(it.pool), { unstaged: 0, dropped: true });
   t.is((await payloads(it)).length, 1);
 });
 
-test("a job that is staged between the last look and the lock is handed back under the lock", async (t) => {
+test("a job that is staged between the last look and the lock is unstaged under the lock", async (t) => {
   const it = await engine(t, SHUT);
   await it.waitsLong();
   await it.pool.query("alter function dispatch_policy_internal._lock_out set lock_timeout = 0");
@@ -62,7 +62,7 @@ test("a job that is staged between the last look and the lock is handed back und
   const dropping = uninstall(last);
   await it.waitsForLock(last);
   await producer.query("commit");
-  t.like(await dropping, { handed_back: 1, dropped: true });
+  t.like(await dropping, { unstaged: 1, dropped: true });
   t.is((await payloads(it)).length, 1);
 });
 
@@ -101,7 +101,7 @@ test("a producer that was planned before the last step gets the same error", asy
     await it.stage("a", { as: producer });
     await it.stage(["a", "b"], { as: producer });
   }
-  while ((await uninstall(it.pool)).handed_back > 0 && (await it.staged()) > 0);
+  while ((await uninstall(it.pool)).unstaged > 0 && (await it.staged()) > 0);
   await it.pool.query("select dispatch_policy.switch_policy('p', true)");
   const last = await uninstalling(it);
   const staging = it.stage("a", { as: producer });
@@ -164,7 +164,7 @@ test("a failed job that a worker parks after the last look keeps the time of its
   t.deepEqual(jobs, [{ goes_on: true }]);
 });
 
-test("of a key, a job added past the package while the older one is handed back counts", async (t) => {
+test("of a key, a job added past the package while the older one is unstaged counts", async (t) => {
   const it = await engine(t, SHUT);
   await it.waitsLong();
   await waitsLong(it);
@@ -176,12 +176,12 @@ test("of a key, a job added past the package while the older one is handed back 
   const step = uninstall(handing);
   await it.waitsForLock(handing);
   await app.query("commit");
-  t.like(await step, { handed_back: 0, replaced: 0, dropped: false });
-  t.like(await uninstall(it.pool), { handed_back: 0, replaced: 1 });
+  t.like(await step, { unstaged: 0, replaced: 0, dropped: false });
+  t.like(await uninstall(it.pool), { unstaged: 0, replaced: 1 });
   t.deepEqual(await payloads(it), ["new"]);
 });
 
-test("of a key, a job that took a failed one's row while that one is handed back keeps its time", async (t) => {
+test("of a key, a job that took a failed one's row while that one is unstaged keeps its time", async (t) => {
   const it = await engine(t, { gates: [concurrency(9)] });
   await it.waitsLong();
   await waitsLong(it);
@@ -202,8 +202,8 @@ test("of a key, a job that took a failed one's row while that one is handed back
   const step = uninstall(handing);
   await it.waitsForLock(handing);
   await app.query("commit");
-  t.like(await step, { handed_back: 0, replaced: 0 });
-  t.like(await uninstall(it.pool), { handed_back: 0, replaced: 1 });
+  t.like(await step, { unstaged: 0, replaced: 0 });
+  t.like(await uninstall(it.pool), { unstaged: 0, replaced: 1 });
   const text = "select run_at > now() + interval '1 hour' as kept from graphile_worker.jobs";
   t.deepEqual((await it.pool.query(text)).rows, [{ kept: true }]);
   t.deepEqual(await payloads(it), ["new"]);
@@ -217,43 +217,43 @@ test("a job whose key an open transaction has stays for the next step, and the o
   const app = await it.session();
   await app.query("begin");
   await addPast(it, { key: "k", payload: { v: "new" }, as: app });
-  t.like(await uninstall(it.pool), { handed_back: 3, refused: 0 });
+  t.like(await uninstall(it.pool), { unstaged: 3, refused: 0 });
   await app.query("rollback");
-  t.like(await uninstall(it.pool), { handed_back: 1 });
+  t.like(await uninstall(it.pool), { unstaged: 1 });
   t.like(await uninstall(it.pool), { dropped: true });
   t.is((await payloads(it)).filter((v) => v === "old").length, 1);
 });
 
-test("two uninstalls at once hand each job back once", async (t) => {
+test("two uninstalls at once unstage each job once", async (t) => {
   const it = await engine(t, SHUT);
   await it.waitsLong();
   await it.stage(Array(6).fill("a"));
   const [one, other] = [await it.session(), await it.session()];
   await one.query("begin");
   const step = "select * from dispatch_policy.uninstall(count => 3)";
-  t.like((await one.query(step)).rows[0], { handed_back: 3 });
+  t.like((await one.query(step)).rows[0], { unstaged: 3 });
   await other.query("begin");
   const second = other.query(step);
   await it.waitsForLock(other); // the policy is being switched off
   await one.query("commit");
-  t.like((await second).rows[0], { handed_back: 3 });
+  t.like((await second).rows[0], { unstaged: 3 });
   await other.query("commit");
   t.is((await payloads(it)).length, 6);
 });
 
-for (const how of ["uninstall", "hand_back", "hand_back, and the policy goes on"] as const) {
+for (const how of ["uninstall", "unstage", "unstage, and the policy goes on"] as const) {
   test(`of a key, a job that waits to be staged while the older one goes back counts: ${how}`, async (t) => {
     const it = await engine(t, SHUT);
     await it.waitsLong();
     await stage(it, "one");
     const [owner, producer] = [await it.session(), await it.session()];
     await owner.query("begin");
-    if (how === "uninstall") t.is((await uninstall(owner)).handed_back, 1);
+    if (how === "uninstall") t.is((await uninstall(owner)).unstaged, 1);
     else {
       await owner.query("select from dispatch_policy.switch_policy('p', false)");
-      const { rows } = await owner.query("select * from dispatch_policy.hand_back('p')");
+      const { rows } = await owner.query("select * from dispatch_policy.unstage('p')");
       t.is(rows[0].changed, 1);
-      if (how !== "hand_back") await owner.query("select from dispatch_policy.switch_policy('p', true)");
+      if (how !== "unstage") await owner.query("select from dispatch_policy.switch_policy('p', true)");
     }
     const staged = stage(it, "two", producer);
     await it.waitsForLock(producer);
@@ -261,12 +261,12 @@ for (const how of ["uninstall", "hand_back", "hand_back, and the policy goes on"
     await staged;
     t.is(await it.staged(), 1);
     await it.pool.query("select from dispatch_policy.switch_policy('p', false)");
-    t.like((await it.pool.query("select * from dispatch_policy.hand_back('p')")).rows[0], { changed: 1 });
+    t.like((await it.pool.query("select * from dispatch_policy.unstage('p')")).rows[0], { changed: 1 });
     t.deepEqual(await payloads(it), ["two"]);
   });
 }
 
-test("jobs whose keys an open transaction has keep no others from being handed back", async (t) => {
+test("jobs whose keys an open transaction has keep no others from being unstaged", async (t) => {
   const it = await engine(t, SHUT);
   const keys = Array.from({ length: 60 }, (_, n) => `k${n}`);
   for (const jobKey of keys) await it.stage("a", { jobKey });
@@ -275,18 +275,18 @@ test("jobs whose keys an open transaction has keep no others from being handed b
   await app.query("begin");
   await app.query("select graphile_worker.add_job('other', job_key => k) from unnest($1::text[]) k", [keys]);
   await it.pool.query("select from dispatch_policy.switch_policy('p', false)");
-  const { rows } = await it.pool.query("select * from dispatch_policy.hand_back('p')");
+  const { rows } = await it.pool.query("select * from dispatch_policy.unstage('p')");
   t.is(rows[0].changed, 100);
   t.is(await it.staged(), 60);
 });
 
-test("jobs that an application has locked keep no later ones from being handed back", async (t) => {
+test("jobs that an application has locked keep no later ones from being unstaged", async (t) => {
   const it = await engine(t, SHUT);
   const ids = await it.stage(Array(30).fill("a"));
   const app = await it.session();
   await app.query("begin");
   await it.table("staged_jobs", app).lock({ id: ids.slice(0, 20) });
   await it.pool.query("select from dispatch_policy.switch_policy('p', false)");
-  const { rows } = await it.pool.query("select * from dispatch_policy.hand_back('p', 10)");
+  const { rows } = await it.pool.query("select * from dispatch_policy.unstage('p', 10)");
   t.like(rows[0], { matched: 10, changed: 10 });
 });

@@ -16,7 +16,7 @@ export const FAULTS = {
     to: "",
   },
   "a release that is lost": {
-    of: "_give_back",
+    of: "_free_slots",
     from: /(per_limiter as materialized \([^;]*?from deleted g) group by/,
     to: "$1 where mod(g.job_id, 200) <> 0 group by",
   },

@@ -1,5 +1,5 @@
 // Runs admitted jobs for a random moment, and tells the observer of each start and end: of the start once it has the
-// job, of the end before it gives anything back. So what the observer sees running at once is never too much.
+// job, of the end before it frees anything. So what the observer sees running at once is never too much.
 // Like a worker of Graphile Worker it listens for new jobs, and looks by itself now and then.
 import { once } from "node:events";
 import net from "node:net";
@@ -69,9 +69,9 @@ async function flush(): Promise<void> {
   const jobs = batch.map(({ job }) => job);
   await engine.pool.query("select graphile_worker.complete_jobs($1)", [jobs]);
   for (let left = jobs; left.length > 0; ) {
-    const handsOn = chance.chance(0.7);
+    const passesOn = chance.chance(0.7);
     // As a worker pool does: a vacuum that shortens a table may have it locked for longer than a release waits.
-    const released = await engine.release(left, engine.pool, { handsOn }).catch((error) => {
+    const released = await engine.release(left, engine.pool, { passesOn }).catch((error) => {
       if (!isLockTimeout(error)) throw error;
       return [];
     });

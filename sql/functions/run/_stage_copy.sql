@@ -1,0 +1,70 @@
+-- Stages a copy of the job, once, and returns its staged id. Its place in the queue, its key, flags and remaining attempts
+-- go along, and so does its age among the jobs of its key. If a later job of the key is already staged, that one stays.
+--
+-- The job may have been parked, and somebody retried it by hand. Then the copy takes the place of its staged row, also in strict
+-- order, and is the last job of its key for `uniqueFor`. If another session has that row locked, it stays until its own time.
+--
+-- A worker may have fetched the job before a newer one of its key was admitted. Then Graphile Worker has taken the key off
+-- this row. A copy under that key would pass for the newest, and overwrite the newer job. So such a copy has no key, and
+-- runs beside the newer one, as in Graphile Worker. Only a look after the copy is staged is sure. Whoever takes the key off
+-- deletes or stages a row of this key first.
+create or replace function _stage_copy(
+  p_job_id bigint, p_revision int, p_batch json, p_payload json, p_quarantined boolean
+) returns bigint language plpgsql as $$
+declare
+  v_key text := p_batch #>> '{jobs,0,jobKey}';
+  v_replaces boolean := exists (
+    select from staged_jobs s where s.job_key = v_key);
+  v_generation int := (
+    select _generation_of(p, (p_batch ->> 'version')::int)
+    from policies p where p.name = p_batch ->> 'policy');
+  v_copy_id bigint;
+  v_staged_id bigint;   -- of the copy, or of the newer job
+begin
+  insert into copied_jobs as o (job_id, revision) values (p_job_id, p_revision)
+  on conflict (job_id) do update set revision = excluded.revision, staged_id = null, copied_at = excluded.copied_at
+  where o.revision <> excluded.revision;
+  if not found then
+    return (select o.staged_id from copied_jobs o where o.job_id = p_job_id);
+  end if;
+  -- a job that was admitted is older than any staged job of its key
+  select s.id into v_staged_id from staged_jobs s
+  join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
+  where _is_ours(j.flags, j.created_at, j.key);
+  if v_staged_id is null then
+    begin
+      select s.id into v_copy_id from _stage_batch(
+        p_batch ->> 'policy', v_generation, p_batch -> 'partitions', p_batch -> 'jobs', 'stage_copy', p_payload) s;
+      if v_key is not null and not exists (
+        select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id and j.key = v_key
+      ) then
+        raise exception using errcode = 'DPOUT';
+      end if;
+    exception when sqlstate 'DPOUT' then   -- what the copy replaced is back
+      v_replaces := false;
+      select s.id into v_copy_id from _stage_batch(
+        p_batch ->> 'policy', v_generation, p_batch -> 'partitions', (
+          select json_build_array(json_object_agg(j.key, j.value))
+          from json_each(p_batch #> '{jobs,0}') j where j.key <> 'jobKey'), 'stage_copy', p_payload) s;
+    end;
+    v_staged_id := coalesce(v_copy_id, (   -- no copy: the staged one is newer
+      select s.id from staged_jobs s where s.job_key = v_key));
+  end if;
+  update copied_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+  if v_copy_id is null then
+    return v_staged_id;
+  end if;
+  perform _copy_in_groups(p_job_id, v_copy_id);
+  perform _replace_parked(p_job_id, v_copy_id, p_quarantined);
+  perform _count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
+  update staged_jobs s set known_job_id = p_job_id, known_revision = p_revision
+  where s.id = v_staged_id;
+  if p_quarantined then
+    update staged_jobs s
+    set due = false, retry_at = 'infinity', failures = 1,
+      error = format('added past the policy, as job %s of Graphile Worker, which its "unmanaged" rejects', p_job_id)
+    where s.id = v_staged_id;
+  end if;
+  return v_staged_id;
+end
+$$;
