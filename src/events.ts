@@ -34,10 +34,15 @@ export type PolicyEventMap = {
     durationMs: number;
   };
   /**
-   * Jobs handed to Graphile Worker by one pass. `shard` is null if a release, a call of utils or helpers that added the job,
+   * Jobs that one pass gave Graphile Worker. `shard` is null if a release, a call of utils or helpers that added the job,
    * or a step of the verb `admit` did it.
    */
   "dispatchPolicy:admit": { policy: string; shard: string | null; count: number };
+  /**
+   * An error that nobody expects stopped the admission of a few jobs, in a release. Nothing is lost: a pass admits them, later.
+   * `error`: its SQLSTATE, its message and its place.
+   */
+  "dispatchPolicy:smallWayFailed": { policy: string; error: string };
   /** Partitions that kept due jobs after a pass, for one reason (see `Reason`). */
   "dispatchPolicy:deny": { policy: string; shard: string | null; reason: string; partitions: number };
   /**

@@ -1,24 +1,31 @@
 // How many statements the engine runs for one job, which is what a small turn costs. auto_explain tells of each query, also
 // those within functions, and PostgreSQL counts the calls of functions. Simple expressions of PL/pgSQL are neither.
-import { jobsOf, keys, makeWorld } from "./world.ts";
+import { type BenchGate, jobsOf, keys, makeWorld, type World } from "./world.ts";
 
 /** A step is counted once its session has planned its statements. */
 const ROUNDS = 8;
 
-const CAP = [{ gate: "cap", kind: "concurrency", scope: "partition", max: 1 }] as const;
-const world = await makeWorld({ gates: [...CAP] });
+const CAP = { gate: "cap", kind: "concurrency", scope: "partition", max: 1 } as const;
+const SHARED = { gate: "all", kind: "concurrency", scope: "policy", max: 20 } as const;
 const names = keys(50);
-await world.stage(jobsOf(names, 2));
-await world.routeAll();
-await world.admit();
-await world.settle();
-await world.isLed();
-await world.query(`load 'auto_explain'; set auto_explain.log_min_duration = 0; set auto_explain.log_nested_statements = on;
-  set auto_explain.log_level = notice; set track_functions = 'all'`);
 let queries = 0;
-world.client.on("notice", ({ message = "" }) => {
-  if (message.startsWith("duration:")) queries++;
-});
+
+async function waiting(gates: BenchGate[], each: number): Promise<World> {
+  const world = await makeWorld({ gates });
+  await world.stage(jobsOf(names, each));
+  await world.routeAll();
+  await world.admit();
+  await world.settle();
+  await world.isLed();
+  await world.query(`load 'auto_explain'; set auto_explain.log_min_duration = 0; set auto_explain.log_nested_statements = on;
+    set auto_explain.log_level = notice; set track_functions = 'all'`);
+  world.client.on("notice", ({ message = "" }) => {
+    if (message.startsWith("duration:")) queries++;
+  });
+  return world;
+}
+
+let world = await waiting([CAP], 2);
 
 interface Count {
   readonly queries: number;
@@ -71,6 +78,17 @@ for (const key of names.slice(0, ROUNDS)) {
   await counted("pass of one job", () => world.admit());
   await world.release([await inFlight(key)], true);
   await world.routeAll();
+}
+
+await world.close();
+
+world = await waiting([CAP, SHARED], 2);
+for (let round = 0; round < ROUNDS; round++) {
+  const [job] = await world.query<{ job_id: string }>(
+    "select job_id from dispatch_policy.in_flight_jobs order by job_id limit 1",
+  );
+  await world.query("select graphile_worker.complete_jobs($1)", [[job!.job_id]]);
+  await counted("release that passes a shared slot on", () => world.release([job!.job_id], true));
 }
 
 console.log("| step | queries | calls of functions |\n|---|---|---|");

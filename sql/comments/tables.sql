@@ -622,6 +622,8 @@ comment on column activity.staged is
   'Jobs that came into staging, as the router found them, or one that went at once.';
 comment on column activity.admitted is 'Jobs that were admitted.';
 comment on column activity.denied is 'How many partitions kept due jobs, by reason.';
+comment on column activity.left_to_pass is
+  'How often the small way of admission left jobs to a pass, by reason. See _admit_few.';
 comment on column activity.shadow_denied is
   'Jobs that went although a shadow gate had no room, by gate.';
 comment on column activity.quarantined is 'Jobs that were quarantined.';
@@ -668,6 +670,8 @@ comment on column minutes.staged is 'Jobs that were added, and retries.';
 comment on column minutes.admitted is 'Jobs that were admitted.';
 comment on column minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
+comment on column minutes.left_to_pass is
+  'How often the small way of admission left jobs to a pass, by reason. See _admit_few.';
 comment on column minutes.shadow_denied is
   'Jobs that went although a shadow gate had no room, by gate.';
 comment on column minutes.quarantined is 'Jobs that were quarantined.';

@@ -73,19 +73,27 @@ export interface FinishedJob {
   retry: Retry | null;
 }
 
+/** What a release admitted of a policy. */
+export interface PassedOn {
+  readonly policy: string;
+  readonly jobs: number;
+  readonly failed?: string;
+}
+
 /** The ends of jobs in flight. */
 export function releasing({ internal, first }: Statements) {
   return {
     /**
      * Releases jobs. `left_ids` are the jobs to be tried again. `may_end` says how many of a worker pool's jobs may end
-     * before the next release, because the workers have enough to do. Null: no partition waits. With `passesOn`, a
-     * partition's own slot goes to its next job at once: `passed_on` says how many went so.
+     * before the next release, because the workers have enough to do. Null: no partition waits. With `passesOn`, the slots
+     * of a few jobs go to the next ones at once: `passed_on` says how many went so. `failed`: an error that nobody expects
+     * stopped that, and a pass does it.
      */
     release: (client: Queryable, jobs: readonly FinishedJob[], { passesOn = false } = {}) =>
       first<{
         left_ids: string[];
         may_end: number | null;
-        passed_on: { policy: string; jobs: number }[] | null;
+        passed_on: PassedOn[] | null;
       }>(
         client,
         `select left_ids, may_end, passed_on, case when is_recorded then null else ${COMMITS_AT_EASE} end

@@ -64,22 +64,28 @@ export interface Described {
   readonly kind: "routine" | "view";
   readonly name: string;
   readonly comment: string;
+  /** From its comment to the next one's. */
+  readonly text: string;
 }
 
-const CREATED = /^create or replace (function|aggregate|view) (?::DISPATCH_POLICY_SCHEMA\.)?(\w+)/gm;
+const CREATED =
+  /((?:^--.*\n)*)^create or replace (function|aggregate|view) (?::DISPATCH_POLICY_SCHEMA\.)?(\w+)/gm;
 
-/** What a file creates, each with the first paragraph of the file's header. */
+/** What a file creates, each with the first paragraph of the comment above it. One without has that of the one before. */
 export function describedIn({ text }: SqlFile): readonly Described[] {
-  const comment = firstParagraph(text);
-  return [...text.matchAll(CREATED)].map(([, kind, name]) => ({
-    kind: kind === "view" ? "view" : "routine",
-    name: name as string,
-    comment,
-  }));
+  const created = [...text.matchAll(CREATED)];
+  let comment = "";
+  return created.map(({ 1: header = "", 2: kind, 3: name = "", index }, n) => {
+    comment = header === "" ? comment : firstParagraph(header);
+    return {
+      kind: kind === "view" ? "view" : "routine",
+      ...{ name, comment, text: text.slice(index, created[n + 1]?.index) },
+    };
+  });
 }
 
-function firstParagraph(text: string): string {
-  const lines = text.split("\n");
+function firstParagraph(header: string): string {
+  const lines = header.split("\n");
   const end = lines.findIndex((line) => !/^-- \S/.test(line));
   return lines
     .slice(0, end)

@@ -1,13 +1,14 @@
 import type { Logger, WithPgClient } from "graphile-worker";
 import type { Engine, Queryable } from "../db/engine.ts";
 import { divide, isOfEntries } from "../db/halves.ts";
+import type { PassedOn } from "../db/releasing.ts";
 import type { Unreleased } from "./unreleased.ts";
 
 export interface FlushContext {
   readonly withPgClient: WithPgClient;
   readonly engine: Engine;
   readonly logger: Logger;
-  /** Whether a partition's own slot goes to its next job in the release itself. Default false: a pass does it. */
+  /** Whether the slots of a few jobs go to the next ones in the release itself. Default false: a pass does it. */
   readonly passesOn?: () => boolean;
 }
 
@@ -19,7 +20,7 @@ export interface Flushed {
   /** `may_end` of each part of the group: see `engine.release`. */
   readonly answers: readonly (number | null)[];
   /** Jobs that went in the releases themselves. */
-  readonly passedOn: readonly { readonly policy: string; readonly jobs: number }[];
+  readonly passedOn: readonly PassedOn[];
   /** Whether a pass might let jobs go. */
   readonly wakes: boolean;
   /** Undefined: no failure, other than of single jobs, which are left to a sweep. */
@@ -39,7 +40,7 @@ export async function flush(
   let group: readonly Unreleased[] = [];
   const again = new Set<Unreleased>();
   const answers: (number | null)[] = [];
-  const passedOn: { policy: string; jobs: number }[] = [];
+  const passedOn: PassedOn[] = [];
   let wakes = false;
   const consumeGroup = () => {
     group = consume();
@@ -49,7 +50,7 @@ export async function flush(
     const jobs = part.map(({ job }) => job);
     const { left_ids, may_end, passed_on } = await engine.release(client, jobs, { passesOn: passesOn?.() });
     if (may_end !== null) wakes = true;
-    answers.push(passed_on ? 0 : may_end); // who went has others behind it, who wait for its end
+    answers.push(passed_on?.some(({ jobs: went }) => went > 0) ? 0 : may_end); // who went has others behind it, who wait for its end
     passedOn.push(...(passed_on ?? []));
     const left = new Set(left_ids);
     for (const one of part) if (!left.has(one.job.job)) again.delete(one);

@@ -62,6 +62,8 @@ export type Step =
         /** What the run says that it cost; undefined: nothing. */
         settled?: number;
       }[];
+      /** Nothing is left to route or to admit before. */
+      readonly atRest?: boolean;
     }
   | {
       readonly do: "admit";
@@ -231,6 +233,8 @@ const ownCap: fc.Arbitrary<GateCase> = fc
     };
   });
 
+const scopeOfCap = fc.constantFrom("partition" as const, "policy" as const);
+
 /** A share of each worker pool; a later definition may make it one cap over all. */
 const share: fc.Arbitrary<GateCase> = fc
   .record({
@@ -343,6 +347,13 @@ const turning: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ do: fc.constant("tick" as const) }),
 );
 
+/** Ends, mostly while nothing is left to route or to admit, so that their slots go to the next jobs at once. */
+const turn: fc.Arbitrary<Step> = fc.record({
+  do: fc.constant("finish" as const),
+  jobs: fc.array(finished, { minLength: 1, maxLength: 3, size: "max" }),
+  atRest: fc.constantFrom(true, true, false),
+});
+
 /** Jobs that may go in the call that adds them, and ends. */
 const goingAtOnce: fc.Arbitrary<Step> = fc.oneof(
   {
@@ -433,6 +444,8 @@ export interface CaseOptions {
   readonly shares?: boolean;
   /** Partitions wait at caps of their own, so that releases pass their slots on. */
   readonly passing?: boolean;
+  /** Partitions wait at small caps, and jobs end while nothing is left to route: most slots are passed on. */
+  readonly turns?: boolean;
   /** Jobs that nothing goes before go in the call that adds them. */
   readonly atOnce?: boolean;
   /** Partitions keep strict order, and failed jobs are tried again. */
@@ -472,9 +485,14 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
           fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
           fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
         )
-      : options.passing || options.delaying || options.strict
+      : options.passing || options.turns || options.delaying || options.strict
         ? fc.tuple(
-            (options.strict ? fc.constant(oneAtATime) : ownCap).map((one) => [one]),
+            (options.strict
+              ? fc.constant(oneAtATime)
+              : options.turns
+                ? fc.tuple(ownCap, scopeOfCap).map(([one, scope]): GateCase => ({ ...one, scope }))
+                : ownCap
+            ).map((one) => [one]),
             fc.array(gate(["partition", "policy", "key"]), { maxLength: 1, size: "max" }),
           )
         : options.keeping
@@ -497,6 +515,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
     ...(options.passing || options.strict || options.deadlines ? [turning, turning, turning] : []),
+    ...(options.turns ? Array<typeof turn>(12).fill(turn) : []),
     ...(options.atOnce ? Array<typeof goingAtOnce>(24).fill(goingAtOnce) : []),
     ...(options.expiring ? [expiring, expiring] : []),
     ...(options.shares ? Array<typeof sharing>(6).fill(sharing) : []),
@@ -512,15 +531,16 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
     .tuple(add, fc.array(any, { minLength: 3, maxLength: options.steps, size: "max" }))
     .map(([first, others]) => [...(options.shares ? BEFORE_SHARES : []), first, ...others]);
   const all = gates.map(([some, others]) => [...some, ...others]);
-  const its = options.passing
-    ? settings.map((one): Settings => ({ ...one, budget: null, fairBy: "jobs" }))
-    : options.delaying
-      ? fc
-          .tuple(settings, busyDelay)
-          .map(([one, busyDelaySeconds]): Settings => ({ ...one, busyDelaySeconds }))
-      : options.strict || options.deadlines
-        ? settings.map((one): Settings => ({ ...one, order: options.strict ? "strict" : "deadline" }))
-        : settings;
+  const its =
+    options.passing || options.turns
+      ? settings.map((one): Settings => ({ ...one, budget: null, fairBy: "jobs" }))
+      : options.delaying
+        ? fc
+            .tuple(settings, busyDelay)
+            .map(([one, busyDelaySeconds]): Settings => ({ ...one, busyDelaySeconds }))
+        : options.strict || options.deadlines
+          ? settings.map((one): Settings => ({ ...one, order: options.strict ? "strict" : "deadline" }))
+          : settings;
   const mayGo = options.atOnce ? its.map((one): Settings => ({ ...one, budget: null })) : its;
   return fc.record({ settings: mayGo, gates: options.shadow ? all.chain(withShadows) : all, steps });
 }
@@ -570,7 +590,7 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
     case "wait":
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;
     case "finish":
-      return `finish ${step.jobs.map(({ nth, ok, lagMs, seconds, settled }) => `#${nth} ${howEnded(ok)} after ${lagMs} ms and ${seconds} s${settled === undefined ? "" : `, at ${settled}`}`).join(", ")}`;
+      return `finish ${step.atRest ? "at rest " : ""}${step.jobs.map(({ nth, ok, lagMs, seconds, settled }) => `#${nth} ${howEnded(ok)} after ${lagMs} ms and ${seconds} s${settled === undefined ? "" : `, at ${settled}`}`).join(", ")}`;
     case "admit":
       return `admit ${step.count} of ${step.partition ?? "all"} past the gates${step.settles ? ", and settle" : ""}`;
     case "pause":

@@ -48,6 +48,12 @@ function setBy(
 }
 
 /** Where engine and model part. */
+/** A partition that waits for a limiter, by its id. */
+interface Waiting {
+  readonly limiter: string;
+  readonly fairKey: number;
+}
+
 export class Difference extends Error {}
 
 export async function runCase(target: Target, it: Case, options: RunOptions): Promise<void> {
@@ -350,9 +356,10 @@ class Run {
     decayed: ReadonlyMap<string, number>;
     eligible: ReadonlyMap<string, number>;
     first: ReadonlySet<string>;
+    waiting: ReadonlyMap<string, Waiting>;
   }> {
     const { rows } = await this.#client.query(
-      `select q.key, q.mean_work, q.fair_key, q.goes_first, q.eligible_at <= $2 as eligible, dispatch_policy_internal._decayed(q.decayed_admits, q.decayed_at, p.half_life, $2) as decayed
+      `select q.key, q.mean_work, q.fair_key, q.goes_first, q.blocked_on, q.eligible_at <= $2 as eligible, dispatch_policy_internal._decayed(q.decayed_admits, q.decayed_at, p.half_life, $2) as decayed
        from dispatch_policy_internal.partitions q join dispatch_policy_internal.policies p on p.id = q.policy_id
        where p.name = $1`,
       [this.engine.policy, new Date(this.#now)],
@@ -369,6 +376,11 @@ class Run {
         rows.filter((row) => row.eligible).map(({ key, fair_key }) => [key, fair_key as number]),
       ),
       first: new Set(rows.filter((row) => row.goes_first).map(({ key }) => key)),
+      waiting: new Map(
+        rows
+          .filter((row) => row.blocked_on !== null)
+          .map(({ key, fair_key, blocked_on }) => [key, { fairKey: fair_key, limiter: blocked_on }]),
+      ),
     };
   }
 
@@ -398,24 +410,62 @@ class Run {
     }
   }
 
-  /** Holds what a pass over these partitions admitted against the model, and lets the model do the same. */
-  #follow(keys: readonly string[], decayed: ReadonlyMap<string, number>, first: ReadonlySet<string>): void {
+  /** Whose turn it was when slots were passed on: who waited for what came free, and none before one of a lower fair key. */
+  #checkLine(
+    keys: readonly string[],
+    { waiting, eligible }: { waiting: ReadonlyMap<string, Waiting>; eligible: ReadonlyMap<string, number> },
+    freed: ReadonlySet<string>,
+  ): void {
+    for (const key of keys) {
+      for (const other of eligible.keys())
+        throw new Difference(`${key} got a slot while ${other} was eligible, before a pass`);
+      const { limiter, fairKey } = waiting.get(key) ?? {};
+      if (limiter === undefined || !freed.has(limiter))
+        throw new Difference(`${key} was looked at, and waited for nothing that came free`);
+      const anew = this.#model.fairKey(this.#model.partitions.get(key)!, this.#now);
+      const lowest = Math.min(fairKey!, anew);
+      for (const [other, its] of waiting)
+        if (
+          its.limiter === limiter &&
+          !keys.includes(other) &&
+          its.fairKey < lowest - 1e-9 * Math.abs(lowest)
+        )
+          if (!this.#model.waitsLong(key, this.#now))
+            throw new Difference(
+              `${key}, with a fair key of ${lowest}, went before ${other} with ${its.fairKey}`,
+            );
+    }
+  }
+
+  /**
+   * Holds what a pass over these partitions admitted against the model, and lets the model do the same. `perhaps`: who may
+   * have gone before its turn, because it has waited for longest.
+   */
+  #follow(
+    keys: readonly string[],
+    decayed: ReadonlyMap<string, number>,
+    marked: ReadonlySet<string>,
+    perhaps: readonly string[] = [],
+  ): void {
     const left = new Set(this.#snapshot.staged.map(({ id }) => id));
     for (const key of keys)
       if (this.#model.isStopped(this.#model.partitions.get(key)!, this.#now))
         throw new Difference(`${key} was claimed while it is stopped`);
     for (const key of keys)
-      if (first.has(key) && !this.#model.waitsLong(key, this.#now))
+      if (marked.has(key) && !this.#model.waitsLong(key, this.#now))
         throw new Difference(`${key} goes before its turn, and has not waited for long`);
     this.#model.promote(keys, this.#now);
     this.#model.expire(keys, this.#now);
     const admitted = [...this.#model.staged.values()].filter(({ id }) => !left.has(id));
     const looked = keys.filter((key) => !this.#model.waitsInOrder(key));
     this.#checkLimits(looked, admitted);
-    if (!this.#options.overlapping) {
-      const expected = this.#model.admissible(looked, this.#now, decayed, first);
-      same("jobs admitted", this.#inWords(admitted), this.#inWords(expected));
-    }
+    const expected = (first: ReadonlySet<string>) =>
+      this.#inWords(this.#model.admissible(looked, this.#now, decayed, first));
+    const first =
+      perhaps
+        .map((key) => new Set([...marked, key]))
+        .find((turns) => expected(turns) === this.#inWords(admitted)) ?? marked;
+    if (!this.#options.overlapping) same("jobs admitted", this.#inWords(admitted), expected(first));
     this.#model.charge(looked, admitted, this.#now, { decayed, first });
     for (const key of keys) if (!looked.includes(key)) this.#model.passBy(key, this.#now);
     this.#model.postpone(keys, this.#now);
@@ -493,7 +543,8 @@ class Run {
     await this.#pass();
   }
 
-  async #finish({ jobs }: Step & { do: "finish" }): Promise<void> {
+  async #finish({ jobs, atRest }: Step & { do: "finish" }): Promise<void> {
+    if (atRest) await this.#settle();
     this.#hasEndsToRoute = true;
     const running = [...this.#model.inFlight.keys()].sort();
     if (running.length === 0) return;
@@ -503,7 +554,6 @@ class Run {
         return [id, { id, ...ended }];
       }),
     );
-    const partitions = new Map([...this.#model.inFlight].map(([id, { job }]) => [id, job.partition]));
     const jobIds = new Map(this.#snapshot.inFlight.map(({ job, staged }) => [staged, job]));
     const outcomes = [...finished.values()].map(({ id, ok, lagMs, seconds, settled: cost }) => {
       const { priority } = this.#model.inFlight.get(id)!.job;
@@ -512,21 +562,30 @@ class Run {
       const settled = cost === undefined ? undefined : { cost };
       return { job: jobIds.get(id)!, ok, lagMs, durationMs: seconds * 1000, settled, ...ended };
     });
-    const { decayed, first } = await this.#compareDecayed();
+    const { decayed, first, ...others } = await this.#compareDecayed();
+    const freed = await this.#slotsOf(outcomes.map(({ job }) => job));
     const before = this.#snapshot;
     // in two of three cases the freed slots are passed on
     await this.#client.query("select dispatch_policy_internal._release($1, $2, $3)", [
       JSON.stringify(asSent(outcomes)),
-      ...[new Date(this.#now), this.#case.steps.length % 3 > 0],
+      ...[new Date(this.#now), atRest !== undefined || this.#case.steps.length % 3 > 0],
     ]);
     this.#model.release([...finished.values()], this.#now);
     await this.#look();
     const keys = this.#visitedSince(before);
-    const ended = new Set([...finished.keys()].map((id) => partitions.get(id)));
-    for (const key of keys)
-      if (!ended.has(key)) throw new Difference(`${key} got a slot that no job of its own had`);
-    if (keys.length > 0) this.#follow(keys, decayed, first);
+    this.#checkLine(keys, others, freed);
+    const late = keys.filter((key) => this.#model.waitsLong(key, this.#now));
+    if (keys.length > 0) this.#follow(keys, decayed, first, late);
     else this.#compare();
+  }
+
+  /** The limiters in which these jobs have slots. */
+  async #slotsOf(jobs: readonly string[]): Promise<ReadonlySet<string>> {
+    const { rows } = await this.#client.query(
+      "select distinct u.id from dispatch_policy_internal.in_flight_jobs f, unnest(f.limiter_ids) u (id) where f.job_id = any($1)",
+      [jobs],
+    );
+    return new Set(rows.map(({ id }) => id));
   }
 
   async #stop(step: Step & { do: "pause" | "hold" | "resume" }): Promise<void> {

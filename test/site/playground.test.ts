@@ -123,7 +123,10 @@ test("so does one that imports what the stand-in of a module lacks", async (t) =
   t.teardown(() => rm(root, { recursive: true, force: true }));
   await mkdir(path.join(root, "site/browser"), { recursive: true });
   await writeFile(path.join(root, "site/browser/os.ts"), "export const hostname = () => '';\n");
-  await writeFile(path.join(root, "one.ts"), 'import { hostname, uptime } from "node:os";\nhostname(uptime());\n');
+  await writeFile(
+    path.join(root, "one.ts"),
+    'import { hostname, uptime } from "node:os";\nhostname(uptime());\n',
+  );
   t.throws(() => writeModules(root, ["one.ts"], path.join(root, "out")), {
     message: /^one\.ts imports uptime, and site\/browser\/os\.ts, which stands in for browsers, lacks it/,
   });

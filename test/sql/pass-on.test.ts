@@ -1,11 +1,11 @@
-// A release hands a partition's own slot on to its next job, in its own transaction.
+// A release passes its slots on to the next jobs that wait for them, in its own transaction.
 import test from "ava";
 import { makeEngine, type Queryable } from "../../src/db/engine.ts";
 import { flush } from "../../src/run/flush.ts";
 import type { Unreleased } from "../../src/run/unreleased.ts";
 import { concurrency, Engine, type EngineOptions, engine, throttle } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
-import { durations, nameOf, workerTable } from "../helpers/table.ts";
+import { durations, workerTable } from "../helpers/table.ts";
 
 /** Completes and releases these jobs as a worker pool does, and says what went in their place. */
 async function passOn(it: Engine, jobs: readonly string[], as: Queryable = it.pool) {
@@ -58,11 +58,44 @@ test("a slot of a wider scope goes to its line, and the partition's own slot wit
   await it.stage(["a", "a", "b", "c"]);
   await it.passes(3);
   const [running] = await it.inFlight("a");
-  t.deepEqual(await passOn(it, [running!]), { left_ids: [], may_end: 0, passed_on: null });
+  const passed = { left_ids: [], may_end: null, passed_on: [{ policy: "p", jobs: 1 }] };
+  t.deepEqual(await passOn(it, [running!]), passed);
   t.deepEqual(await it.inFlight("a"), []);
-  t.is(await freed(it), 2);
-  t.is(await it.passes(), 1);
   t.is((await it.inFlight("c")).length, 1, "it had waited, and nothing of it had gone");
+  t.is((await it.partition("a")).denied_reason, "concurrency_full");
+  t.is(await freed(it), 0);
+  t.is(await it.passes(2), 0);
+});
+
+test("what the next in line cannot use goes to who waits behind it, with the next pass", async (t) => {
+  const all = concurrency(1, { name: "all", scope: "policy" });
+  const it = await engine(t, { gates: [throttle(1, { per: 1e6 }), all] });
+  await it.waitsLong();
+  await it.stage(["a", "b", "c"]);
+  await it.passes(2);
+  const [running] = await it.inFlight("a");
+  const { id } = await it.limiter("throttle", "b");
+  await it.table("limiters").set({ tokens: 0 }, { id });
+  t.deepEqual(await passOn(it, [running!]), { left_ids: [], may_end: 0, passed_on: null });
+  t.is((await it.partition("b")).denied_reason, "throttle_empty");
+  t.is(await freed(it), 1);
+  t.is(await it.passes(), 1);
+  t.is((await it.inFlight("c")).length, 1);
+});
+
+test("a job with a key is left to the next pass, and counted", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  await it.stage("a");
+  await it.passes();
+  await it.stage("a", { jobKey: "k" });
+  await it.passes(2);
+  t.is((await passOn(it, await it.inFlight())).passed_on, null);
+  t.is(await it.passes(), 1);
+  const left = (await it.table("activity").all()).map(({ left_to_pass }) => left_to_pass);
+  t.deepEqual(
+    left.filter((one) => Object.keys(one).length > 0),
+    [{ keyed: 1 }],
+  );
 });
 
 test("who waits for tokens as well waits on", async (t) => {
@@ -101,23 +134,6 @@ test("a job that has expired is left to the next pass, which tells of it", async
   t.is(rows.length, 0);
 });
 
-test("a job that expires while another policy's slot is passed on has its loop told", async (t) => {
-  const { it, running } = await waiting(t);
-  const other = new Engine(it.url, it.pool, { policy: "q", gates: [concurrency(1)] });
-  await other.declare();
-  await other.stage(["b", "b"]);
-  await other.passes(2);
-  const [its] = await other.inFlight("b");
-  const expires = `update ${nameOf("staged_jobs")} set expires_at = clock_timestamp() where task_identifier = 'q'`;
-  await it.table("in_flight_jobs").after("insert", expires);
-  const handed = await passOn(it, [running, its!]);
-  t.deepEqual(handed, { left_ids: [], may_end: 0, passed_on: [{ policy: "p", jobs: 1 }] });
-  t.deepEqual(
-    (await it.table("drops").all()).map(({ jobs }) => jobs),
-    [1],
-  );
-});
-
 test("a partition that is eligible goes with the next pass, before a slot is passed on", async (t) => {
   const { it, running } = await waiting(t);
   await it.stage("b");
@@ -129,7 +145,13 @@ test("a partition that is eligible goes with the next pass, before a slot is pas
 test("what stops the admission of the next job stops no release", async (t) => {
   const { it, running } = await waiting(t);
   await it.table("partitions").before("update", "raise 'no more'");
-  t.deepEqual(await passOn(it, [running]), { left_ids: [], may_end: 0, passed_on: null });
+  const { left_ids, may_end, passed_on } = await passOn(it, [running]);
+  t.deepEqual({ left_ids, may_end }, { left_ids: [], may_end: 0 });
+  t.like(passed_on, [{ policy: "p", jobs: 0 }]);
+  const { failed } = passed_on![0] as { failed: string };
+  t.regex(failed, /^P0001 in \w+ line \d+: no more$/);
+  t.regex(JSON.stringify(await it.table("activity").all()), /"failed: P0001 in \w+ line \d+":1/);
+  await it.table("activity").remove();
   t.deepEqual(await it.inFlight(), []);
   t.is((await it.limiter("concurrency", "a")).in_flight, 0);
   await t.throwsAsync(it.passes(), { message: /no more/ });

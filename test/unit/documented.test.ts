@@ -2,7 +2,7 @@
 import { globSync, readFileSync } from "node:fs";
 import test from "ava";
 import { COMMANDS } from "../../src/cli/commands.ts";
-import { sqlFiles } from "../../src/db/sql-files.ts";
+import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 import * as index from "../../src/index.ts";
 import * as testing from "../../src/testing.ts";
 import * as ui from "../../src/ui/ui.ts";
@@ -55,7 +55,9 @@ test("each method of the utils is on a page", (t) => {
 });
 
 test("each SQL function without an underscore before its name is on a page", (t) => {
-  const names = sqlFiles("functions").map(({ name }) => /(\w+)\.sql$/.exec(name)?.[1] ?? name);
+  const names = sqlFiles("functions")
+    .flatMap(describedIn)
+    .map(({ name }) => name);
   const open = names.filter((name) => !name.startsWith("_"));
   t.true(open.length > 20, `${open.length}`);
   t.deepEqual(missing(open), []);

@@ -1,18 +1,12 @@
 // What docs/engine.md says of functions and files must be there, and what takes locks must stand in its lock order.
 import { existsSync, readFileSync } from "node:fs";
 import test from "ava";
-import { sqlFiles } from "../../src/db/sql-files.ts";
+import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const page = readFileSync(new URL("docs/engine.md", ROOT), "utf8");
-const files = sqlFiles("functions");
-const sql = new Set(
-  files.flatMap(({ text }) =>
-    [...text.matchAll(/^create or replace (?:function|aggregate) (?::DISPATCH_POLICY_SCHEMA\.)?(\w+)/gm)].map(
-      ([, name]) => name!,
-    ),
-  ),
-);
+const functions = sqlFiles("functions").flatMap(describedIn);
+const sql = new Set(functions.map(({ name }) => name));
 
 function section(title: string): string {
   const from = page.indexOf(`\n## ${title}\n`);
@@ -25,11 +19,11 @@ const inBackticks = (text: string): string[] => [...text.matchAll(/`([^`]+)`/g)]
 
 test("each SQL function that locks rows or tables is in the lock order", (t) => {
   const lockOrder = new Set(inBackticks(section("Lock order")));
-  const missing = [...files]
+  const missing = functions
     .filter(({ text }) =>
       /\bfor (no key )?update\b|\bfor (key )?share\b|\block table\b/.test(text.replace(/--.*$/gm, "")),
     )
-    .map(({ name }) => /(\w+)\.sql$/.exec(name)![1]!)
+    .map(({ name }) => name)
     .filter((name) => !lockOrder.has(name));
   t.deepEqual(missing, []);
 });

@@ -1,30 +1,33 @@
-// Where SQL functions stand: one a file, in the file of its name, below a header that says what it is for. The header's
-// first paragraph becomes the comment in the database.
+// SQL functions stand below a comment that says what they are for. Its first paragraph becomes the comment in the database.
 import path from "node:path";
 import test from "ava";
 import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 
-const FUNCTION = /^create or replace (?:function|aggregate) (:DISPATCH_POLICY_SCHEMA\.)?(\w+)/gm;
-
-for (const { name, text } of sqlFiles("functions")) {
-  test(`${name} holds the function of its name, and says what it is for`, (t) => {
-    const functions = [...text.matchAll(FUNCTION)];
-    t.deepEqual(
-      functions.map(([, , one]) => one),
-      [path.basename(name, ".sql")],
-    );
-    for (const [, isPublic, one] of functions)
+for (const file of sqlFiles("functions")) {
+  test(`${file.name}: each function says what it is for`, (t) => {
+    const described = describedIn(file);
+    t.true(described.length > 0);
+    for (const { name, comment, text } of described) {
       t.is(
-        one!.startsWith("_"),
-        !isPublic,
+        name.startsWith("_"),
+        !/^create or replace \w+ :DISPATCH_POLICY_SCHEMA\./m.test(text),
         "what people call has no underscore, and stands in the schema that they see",
       );
-    t.regex(text, /^-- \S/);
-    t.false(/^-- The same\b/.test(text), "the same as what? name it");
+      t.regex(comment, /^\S/, name);
+      t.false(/^The same\b/.test(comment), "the same as what? name it");
+    }
   });
 }
 
-test("what a file creates is described by the first paragraph of its header, on one line", (t) => {
+test("a file with one function has its name", (t) => {
+  const one = sqlFiles("functions").filter((file) => describedIn(file).length === 1);
+  t.deepEqual(
+    one.map(({ name }) => path.basename(name, ".sql")),
+    one.map((file) => describedIn(file)[0]!.name),
+  );
+});
+
+test("what a file creates is described by the first paragraph of the comment above, on one line", (t) => {
   const text = `-- Does one thing,
 -- and another.
 --
@@ -33,14 +36,15 @@ create or replace function _one(p_a int) returns int language sql as 'select 1';
 create or replace aggregate _all(int) (sfunc = int4pl, stype = int);
 `;
   const comment = "Does one thing, and another.";
-  t.deepEqual(describedIn({ name: "_one.sql", text }), [
+  const described = (text: string) =>
+    describedIn({ name: "it.sql", text }).map(({ kind, name, comment }) => ({ kind, name, comment }));
+  t.deepEqual(described(`${text}\n-- Does more.\ncreate or replace function _more() as ''`), [
     { kind: "routine", name: "_one", comment },
     { kind: "routine", name: "_all", comment },
+    { kind: "routine", name: "_more", comment: "Does more." },
   ]);
   const view = "-- Shows it.\ncreate or replace view :DISPATCH_POLICY_SCHEMA.it as select 1;\n";
-  t.deepEqual(describedIn({ name: "it.sql", text: view }), [
-    { kind: "view", name: "it", comment: "Shows it." },
-  ]);
+  t.deepEqual(described(view), [{ kind: "view", name: "it", comment: "Shows it." }]);
 });
 
 for (const { name, text } of sqlFiles("views")) {

@@ -1,15 +1,13 @@
 // docs/errors.md has every error class with its code, and every SQLSTATE that a function of ours raises, and by which it is
 // raised.
 import { readFileSync } from "node:fs";
-import path from "node:path";
 import test from "ava";
-import { sqlFiles } from "../../src/db/sql-files.ts";
+import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 
 const functions = new Map(
-  sqlFiles("functions").map(({ name, text }) => [
-    path.basename(name, ".sql"),
-    text.replace(/^\s*--.*$/gm, ""), // what headers say is no call
-  ]),
+  sqlFiles("functions")
+    .flatMap(describedIn)
+    .map(({ name, text }) => [name, text.replace(/^\s*--.*$/gm, "")]), // what headers say is no call
 );
 const [classes = "", states = ""] = readFileSync(
   new URL("../../docs/errors.md", import.meta.url),
@@ -46,7 +44,7 @@ const OF_PROGRAMS = new Set([
 ]);
 
 /** They catch whatever the functions that they call raise, and keep it. */
-const KEEPS_ERRORS = new Set(["_fold_groups", "_admit_at_once"]);
+const KEEPS_ERRORS = new Set(["_fold_groups", "_admit_at_once", "_pass_slots_on"]);
 
 /** The public functions from which the code may come: those that raise it, and their callers but for those that catch it. */
 function sourcesOf(code: string): string[] {

@@ -22,18 +22,8 @@ begin
           when k.partition_id is null then null
           when k.limiter_id is null then p_now + interval '1 second'
           when k.by_tokens then least(
-            case when k.breadth = 0 then k.ready_at else 'infinity' end, (
-              -- A job that is not due yet may come before its next one, and cost less. So the partition is looked at when
-              -- it is due. Of the first twenty; after them the partition is looked at again.
-              select min(greatest(x.at, p_now + interval '50 milliseconds')) from (
-                select y.*, row_number() over () as place from (
-                  select coalesce(s.retry_at, s.run_at) as at, s.priority, s.run_at, s.id
-                  from staged_jobs s
-                  where s.partition_id = p.partition_id and not s.due order by coalesce(s.retry_at, s.run_at) limit 20
-                ) y
-              ) x
-              where (x.priority, x.run_at, x.id) < (p.head_priority, p.head_run_at, p.head_id) or x.place = 20
-                or (p_policy).job_order is not null))
+            case when k.breadth = 0 then k.ready_at else 'infinity' end,
+            _earlier_at(p.partition_id, p.head_priority, p.head_run_at, p.head_id, (p_policy).job_order is not null, p_now))
           else 'infinity' end,
         -- also on a bucket of its own, whose time is known, because other numbers change that time
         case when p.head_id is not null and p.probe_job_id is null then k.limiter_id end)::verdict

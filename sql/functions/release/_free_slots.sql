@@ -10,7 +10,8 @@
 --   may_end     how many jobs of each worker pool may end before the next flush, see _may_end. It is more than 0 only if
 --     nobody waits but for the ahead bound. 0: the next flush goes at once. Null: no loop is notified
 --   is_recorded   the start of one of these jobs was recorded with its worker pool
---   to_pass_on    partitions' own limiters with a waiter, if p_passes_on: the caller passes them on, and nobody is told of them
+--   to_pass_on    limiters with a waiter, if p_passes_on: the caller passes them on, and nobody is told of them. Without the ahead
+--     bound: those who wait for it go in numbers
 --
 -- What few policies need is in statements of its own, because each step of a statement costs time, also if it finds nothing.
 --
@@ -76,7 +77,7 @@ begin
         then _durations_after(l.policy_id, l.durations, p_jobs) else l.durations end
     from per_limiter n
     where l.id = n.id and l.id = any(p_limiter_ids)
-    returning l as limiter, l.id, l.current_max is not null as adapts, p_passes_on and l.breadth = 0 as own,
+    returning l as limiter, l.id, l.current_max is not null as adapts, p_passes_on and l.kind <> 'ahead' as passes_on,
       -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
       (select true from partitions q where q.blocked_on = l.id limit 1) is true as waited
   ),
@@ -93,7 +94,7 @@ begin
     array(select g::in_flight_jobs from deleted g
       where exists (select from freed f where f.adapts) or v_has_load or v_reports or v_has_history or v_remembers or v_has_groups),
     exists (select from deleted g where g.pool_id is not null),
-    array(select f.id from freed f where f.waited and f.own), exists (select from freed f where f.adapts)
+    array(select f.id from freed f where f.waited and f.passes_on), exists (select from freed f where f.adapts)
   into left_ids, v_waited, v_deleted, is_recorded, to_pass_on, v_adapts;
   if cardinality(v_waited) > cardinality(to_pass_on) then
     may_end := _announce_freed(v_waited, to_pass_on, p_now);

@@ -1,109 +1,141 @@
--- Passes freed slots on: admits the next jobs of the partitions that wait for these limiters, their own, in the transaction
--- of the release. So the next job needs no routing step and no pass. It is a pass over partitions that a release found, and
--- not _claim. All rules stand in _admit_locked.
+-- Passes freed slots on: admits the next jobs of those who wait for these limiters, in the transaction of the release. So the
+-- next job needs no routing step and no pass. As many go of each limiter as jobs ended, in fair order.
 --
--- It takes nobody's turn. So it leaves a partition to the next pass if somebody else waits for one of its limiters. It also
--- does so if a pass would find work now. Such work are arrivals, which may bring an earlier job or other limits, and
--- partitions of its shard that are eligible. Partitions that are stopped or probed are left, and all of policies with a
--- budget, a breaker or fairness by work. What only a pass reports is left as well: jobs that expire, are skipped or are set
--- aside.
+-- It takes nobody's turn. So all is left to the next pass if that would find work before these: arrivals, which may bring an
+-- earlier job or other limits, partitions that are eligible, or those that wait for another limiter that has room. So it is
+-- with whatever _admit_few does not know.
 --
--- The danger: a job that waits for another transaction, or that Graphile Worker refuses, would delay the release and all
--- who wait for its limiters. The cure: it waits for 5 ms, and the next pass meets such a job.
+-- The limiters that are left get a freed row, and their loop is notified. It is also notified if a partition goes on at a time
+-- that is known, because loops sleep until the earliest one that they know of.
 --
--- The limiter of a partition that is left gets a freed row, and its loop is notified. It is also notified if a partition
--- waits for a time now, because loops sleep until the earliest time that they know of.
+-- The danger: a job that waits for another transaction, or that Graphile Worker refuses, would delay the release and all who
+-- wait for its limiters. The cure: it waits for 5 ms, and the next pass meets such a job.
 --
+--   p_limiter_ids   limiters that partitions wait for; the caller has locked them
+--   p_places    how many jobs ended
 --   p_now       null: the database clock, read after the locks
 --   passed_on   json array of { "policy", "jobs" }: how many went; null: none
 --   leaves      some partitions are left to the next pass, or wait for a time
 --
--- Locks: the caller has locked limiters (`p_locked`). This locks partitions and further limiters without waiting. Then come
--- staged rows, Graphile Worker's job rows and in-flight rows, as in a pass.
+-- Locks: partitions, without waiting, and then as _admit_few.
 create or replace function _pass_slots_on(
-  p_limiter_ids bigint[], p_locked bigint[], p_now timestamptz, out passed_on jsonb, out leaves boolean
+  p_limiter_ids bigint[], p_places int, p_now timestamptz, out passed_on jsonb, out leaves boolean
 ) language plpgsql set lock_timeout = '5ms' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_policy policies;
-  v_partition_ids uuid[];
-  v_limiter_ids bigint[];
-  v_pass record;
-  v_is_served boolean;
+  v_one record;
+  v_limiter limiters;
+  v_longest int;
+  v_ids uuid[];
+  v_first uuid[];
+  v_left bigint[];
+  v_full_ids bigint[];
+  v_admitted int;
   v_is_timed boolean;
-  v_left bigint[] := p_limiter_ids;
-  v_timed int[] := '{}';
+  v_left_for text;
+  v_message text;
+  v_place text;
 begin
-  for v_policy in
-    select p.* from policies p
-    where p.id in (
-        select l.policy_id from limiters l where l.id = any(p_limiter_ids))
-      and p.enabled and p.paused_until <= v_now and p.admission_budget is null and p.breaker_failures is null
-      and not p.fair_by_work and p.when_busy = 'wait'
-      and p.ahead_limiter_id = any(p_locked)   -- with this lock nobody removes the policy meanwhile
-      and not exists (select from arrivals a where a.policy = p.name)
-      and cardinality(p_limiter_ids) <= 10   -- for many, one pass costs less
+  leaves := false;
+  for v_one in
+    select p as policy, array_agg(l order by l.breadth, l.id) as limiters,
+      case when exists (select from arrivals a where a.policy = p.name) then 'arrivals' else _left_for(p, v_now) end as left_for
+    from limiters l join policies p on p.id = l.policy_id
+    where l.id = any(p_limiter_ids) group by p.id
   loop
-    v_is_served := false;
-    begin
-      v_partition_ids := array(
-        select q.id from partitions q
-        where q.policy_id = v_policy.id and q.blocked_on = any(p_limiter_ids)
-          and q.stopped_until <= v_now and not q.probing
-          and not exists (
-            select from partitions w
-            where w.blocked_on = any(q.limiter_ids) and w.id <> q.id)
-          and not exists (
-            select from staged_jobs s
-            where s.partition_id = q.id and s.expires_at <= v_now)
-          and coalesce(_next_eligible_at(v_policy.name, q.shard), 'infinity') > v_now
-        for no key update of q skip locked);
-      v_limiter_ids := _limiters_of(v_partition_ids);
-      if not v_limiter_ids <@ p_locked then
-        v_limiter_ids := array(
-          select l.id from limiters l
-          where l.id = any(v_limiter_ids) order by l.id for no key update skip locked);
-        v_partition_ids := array(
-          select q.id from partitions q
-          where q.id = any(v_partition_ids) and q.limiter_ids <@ v_limiter_ids);
+    v_left_for := v_one.left_for;
+    v_left := '{}'; v_full_ids := '{}'; v_admitted := 0; v_is_timed := false;
+    if v_left_for is null then
+      begin
+        v_ids := '{}'; v_first := '{}';
+        perform _refresh_keys(v_one.policy, p_limiter_ids, null, v_now);
+        foreach v_limiter in array v_one.limiters loop
+          v_longest := _longest_first(v_one.policy, v_limiter.admitted, p_places);
+          if v_longest > 0 then
+            v_first := v_first || array(
+              select q.id from partitions q
+              where q.blocked_on = v_limiter.id and q.in_line_since <= _long_since(v_now) order by q.in_line_since
+              limit v_longest for no key update skip locked);
+          end if;
+          v_ids := v_ids || array(
+            select q.id from partitions q
+            where q.blocked_on = v_limiter.id order by q.fair_key, q.due_at limit p_places
+            for no key update skip locked);
+        end loop;
+        if v_first <> '{}' then
+          v_ids := array(select unnest(v_first) union select unnest(v_ids));
+        end if;
+        if v_ids <> '{}' then
+          v_left_for := case when cardinality(v_ids) > 8 then 'many'
+            else _goes_before((v_one.policy).id, v_ids, p_limiter_ids, v_now) end;
+          if v_left_for is not null then
+            raise exception '%', v_left_for using errcode = 'DPOUT';
+          end if;
+          perform _promote(v_ids, v_now);
+          select f.admitted, f.full_ids, f.is_timed into v_admitted, v_full_ids, v_is_timed
+          from _admit_few(v_one.policy, _claimed(v_ids, v_first), v_now, true, null) f;
+        end if;
+        -- what is left may be for others: those behind one that had no room elsewhere, or that others have locked
+        foreach v_limiter in array v_one.limiters loop
+          if v_limiter.id <> all (v_full_ids)
+            and (select true from partitions q where q.blocked_on = v_limiter.id limit 1) is true then
+            v_left := v_left || v_limiter.id;
+          end if;
+        end loop;
+      exception
+        when lock_not_available or deadlock_detected then v_left_for := 'locked';
+        when sqlstate 'DPOUT' then v_left_for := sqlerrm;
+        when others then
+          get stacked diagnostics v_message = message_text, v_place = pg_exception_context;
+          v_left_for := case when v_place like '%.add_jobs(%' then 'refused'
+            else 'failed: ' || sqlstate || ' in ' || coalesce(array_to_string(regexp_match(v_place, '(\w+)\([^)]*\) (line \d+)'), ' '), '') end;
+      end;
+    end if;
+    if v_left_for is not null then
+      v_left := array(select l.id from unnest(v_one.limiters) l);
+      insert into activity (policy_id, at, left_to_pass)
+      values ((v_one.policy).id, v_now, jsonb_build_object(v_left_for, 1));
+      if v_left_for like 'failed: %' then
+        passed_on := coalesce(passed_on, '[]') || jsonb_build_object(
+          'policy', (v_one.policy).name, 'jobs', 0, 'failed', substr(v_left_for, 9) || ': ' || v_message);
       end if;
-      continue when v_partition_ids = '{}';
-      v_now := coalesce(p_now, clock_timestamp());
-      perform _promote(v_partition_ids, v_now);
-      v_pass := _admit_locked(
-        v_policy, _claimed(v_partition_ids),
-        array(select l from limiters l where l.id = any(v_limiter_ids)), v_now, true, null);
-      v_is_timed := exists (
-        select from partitions q
-        left join limiters l on l.id = q.blocked_on
-        where q.id = any(v_partition_ids) and (q.eligible_at < 'infinity' or l.wake_at is not null))
-        -- a job has expired since the look above: only a pass tells of it
-        or exists (select from drops d where d.policy = v_policy.name);
-      v_limiter_ids := _limiters_of(v_pass.looked_at);
-      v_is_served := true;
-    exception when others then
-      null;   -- whatever stops a pass must stop no release: the next pass meets it again, and reports it
-    end;
-    -- here, because an error does not undo what is assigned
-    if v_is_served then
-      v_left := array(select unnest(v_left) except select unnest(v_limiter_ids));
-      if v_is_timed then
-        v_timed := v_timed || v_policy.id;
-      end if;
-      if v_pass.admitted > 0 then
-        passed_on := coalesce(passed_on, '[]') || jsonb_build_object('policy', v_policy.name, 'jobs', v_pass.admitted);
-      end if;
+    elsif v_admitted > 0 then
+      passed_on := coalesce(passed_on, '[]') || jsonb_build_object('policy', (v_one.policy).name, 'jobs', v_admitted);
+    end if;
+    if v_left <> '{}' then
+      insert into freed (policy_id, limiter_id) select (v_one.policy).id, u.id from unnest(v_left) u (id);
+    end if;
+    if v_left <> '{}' or v_left_for is null and v_is_timed then
+      leaves := true;
+      perform _notify((v_one.policy).name);
     end if;
   end loop;
-  leaves := v_left <> '{}' or v_timed <> '{}';
-  if not leaves then
-    return;
-  end if;
-  perform set_config('lock_timeout', '250ms', true);   -- as _release: an error from here on would stop it
-  insert into freed (policy_id, limiter_id)
-  select l.policy_id, l.id from limiters l where l.id = any(v_left);
-  perform _notify(p.name) from policies p
-  where p.id = any(v_timed)
-    or p.id in (select l.policy_id from limiters l where l.id = any(v_left));
+end
+$$;
+
+-- Why a pass must decide before these partitions get slots: others of their shards are eligible now, or wait for another of
+-- their limiters and go before them, or a job of them has expired. Null: none of it.
+create or replace function _goes_before(
+  p_policy_id int, p_partition_ids uuid[], p_limiter_ids bigint[], p_now timestamptz
+) returns text language plpgsql stable as $$
+begin
+  return (
+    select case
+      when bool_or(
+        exists (
+          select from partitions e
+          where e.policy_id = p_policy_id and e.shard = q.shard and e.ready and e.eligible_at <= p_now)
+        or exists (
+          select from partitions e
+          where e.policy_id = p_policy_id and e.shard = q.shard and not e.ready and e.eligible_at < 'infinity'
+            and e.eligible_at <= p_now)) then 'eligible'
+      when bool_or(exists (
+        select from staged_jobs s where s.partition_id = q.id and s.expires_at <= p_now)) then 'expired'
+      when bool_or(exists (
+        select from unnest(q.limiter_ids) u (id)
+        cross join lateral (
+          select from partitions w where w.blocked_on = u.id and w.fair_key < q.fair_key limit 1) w
+        where u.id <> all (p_limiter_ids))) then 'waiting' end
+    from partitions q where q.id = any(p_partition_ids));
 end
 $$;

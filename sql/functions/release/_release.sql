@@ -19,7 +19,7 @@
 -- pool was silent for so long that its job was unlocked, a later attempt has the slot. Then the end of the earlier attempt
 -- frees nothing. So it is if the next job of the key was admitted in the row.
 --
---   p_passes_on   a partition's own slot goes to its next job at once, see _pass_slots_on
+--   p_passes_on   the slots of a few jobs go to the next ones at once, see _pass_slots_on
 --   passed_on    json array of { "policy", "jobs" }: how many went so; null: none
 --   left_ids   these come again with the next flush. Graphile Worker has not recorded their failure yet, or their limiters
 --     changed meanwhile. Or another transaction has one of these rows locked.
@@ -102,12 +102,12 @@ begin
     v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
   end if;
   begin
-    v_back := _free_slots(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, p_passes_on);
+    v_back := _free_slots(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, p_passes_on and cardinality(v_job_ids) <= 8);
   exception when lock_not_available then
     v_free := array(
       select f.job_id from in_flight_jobs f
       where f.job_id = any(v_job_ids) order by f.job_id for update skip locked);
-    v_back := _free_slots(v_jobs, v_free, v_limiter_ids, v_ending, v_now, p_passes_on);
+    v_back := _free_slots(v_jobs, v_free, v_limiter_ids, v_ending, v_now, p_passes_on and cardinality(v_free) <= 8);
     v_left := v_left || array(
       select f.job_id from in_flight_jobs f
       where f.job_id = any(v_job_ids) and f.job_id <> all (v_free));
@@ -115,7 +115,7 @@ begin
   left_ids := v_left || v_back.left_ids; may_end := v_back.may_end; is_recorded := v_back.is_recorded;
   if v_back.to_pass_on <> '{}' then
     select h.passed_on, case when h.leaves then 0 else may_end end into passed_on, may_end
-    from _pass_slots_on(v_back.to_pass_on, v_limiter_ids, p_now) h;
+    from _pass_slots_on(v_back.to_pass_on, cardinality(v_job_ids), p_now) h;
   end if;
   if v_wakes then
     may_end := 0;

@@ -37,13 +37,15 @@ begin
     select m.policy_id, m.minute, sum(m.passes) as passes, sum(m.pass_seconds) as pass_seconds, sum(m.staged) as staged,
       sum(m.admitted) as admitted, _sum_of_counts(m.denied) as denied,
       _sum_of_counts(m.shadow_denied) filter (where m.shadow_denied <> '{}') as shadow_denied,
+      _sum_of_counts(m.left_to_pass) filter (where m.left_to_pass <> '{}') as left_to_pass,
       sum(m.quarantined) as quarantined, sum(m.dropped) as dropped, sum(m.expired) as expired, sum(m.delayed) as delayed,
       sum(m.succeeded) as succeeded, sum(m.failed) as failed,
       max(m.at) filter (where m.passes > 0) as last_pass_at
     from moved m group by m.policy_id, m.minute
   ),
   folded as materialized (
-    select s.policy_id, s.minute, s.passes, s.pass_seconds, s.staged, s.admitted, s.denied, s.shadow_denied, s.quarantined,
+    select s.policy_id, s.minute, s.passes, s.pass_seconds, s.staged, s.admitted, s.denied, s.shadow_denied, s.left_to_pass,
+      s.quarantined,
       s.dropped, s.expired, s.delayed, s.succeeded, s.failed,
       coalesce(w.counts, '{}') as waits, coalesce(w.seconds, 0) as wait_seconds,
       coalesce(l.counts, '{}') as lags, coalesce(l.seconds, 0) as lag_seconds,
@@ -55,11 +57,11 @@ begin
   ),
   kept as (
     insert into minutes as m (
-      policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, shadow_denied, quarantined, dropped,
-      expired, delayed, succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
+      policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, shadow_denied, left_to_pass,
+      quarantined, dropped, expired, delayed, succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
     select f.policy_id, coalesce(f.minute, '-infinity'), sum(f.passes), sum(f.pass_seconds), max(f.last_pass_at),
       sum(f.staged), sum(f.admitted), _sum_of_counts(f.denied),
-      _sum_of_counts(f.shadow_denied), sum(f.quarantined), sum(f.dropped), sum(f.expired),
+      _sum_of_counts(f.shadow_denied), _sum_of_counts(f.left_to_pass), sum(f.quarantined), sum(f.dropped), sum(f.expired),
       sum(f.delayed), sum(f.succeeded), sum(f.failed),
       _sum_of_counts(f.waits), sum(f.wait_seconds),
       _sum_of_counts(f.lags), sum(f.lag_seconds),
@@ -72,6 +74,8 @@ begin
       denied = _sum_counts(m.denied, excluded.denied),
       shadow_denied = case when excluded.shadow_denied = '{}' then m.shadow_denied
         else _sum_counts(m.shadow_denied, excluded.shadow_denied) end,
+      left_to_pass = case when excluded.left_to_pass = '{}' then m.left_to_pass
+        else _sum_counts(m.left_to_pass, excluded.left_to_pass) end,
       quarantined = m.quarantined + excluded.quarantined, dropped = m.dropped + excluded.dropped,
       expired = m.expired + excluded.expired, delayed = m.delayed + excluded.delayed,
       succeeded = m.succeeded + excluded.succeeded, failed = m.failed + excluded.failed,

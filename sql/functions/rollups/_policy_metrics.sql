@@ -50,5 +50,11 @@ begin
     select jsonb_object_keys(t.shadow_denied)   -- those that are real by now
   ) g (name)
   where p_policy_id is null or p.id = p_policy_id;
+  return query
+  select 'left_to_pass_total', jsonb_build_object('policy', p.name, 'reason', r.reason), r.times::float8
+  from policies p
+  join minutes t on t.policy_id = p.id and t.minute = '-infinity'
+  cross join lateral jsonb_each_text(t.left_to_pass) r (reason, times)
+  where p_policy_id is null or p.id = p_policy_id;
 end
 $$;

@@ -178,6 +178,28 @@ const lostSlots: Check = async ({ ask }) => {
   ];
 };
 
+/** Nothing is lost by it: a pass does what the small way could not, only later. So it would be slow, and nobody would see why. */
+const smallWayFailed: Check = async ({ ask }) => {
+  const rows = await ask<{ policy: string; reason: string; times: number }>(
+    `select p.name as policy, r.reason, sum(r.times::bigint)::int as times
+     from (
+       select m.policy_id, m.left_to_pass from :DISPATCH_POLICY_INTERNAL.minutes m
+       where m.minute > clock_timestamp() - interval '1 day' and m.left_to_pass <> '{}'
+       union all
+       select a.policy_id, a.left_to_pass from :DISPATCH_POLICY_INTERNAL.activity a where a.left_to_pass <> '{}'
+     ) l
+     join :DISPATCH_POLICY_INTERNAL.policies p on p.id = l.policy_id
+     cross join lateral jsonb_each_text(l.left_to_pass) r (reason, times)
+     where r.reason like 'failed: %' group by 1, 2 order by 1, 2 limit 20`,
+  );
+  return rows.map(({ policy, reason, times }) => ({
+    id: "small-way-failed",
+    severity: "warning",
+    sentence: `Policy "${policy}": ${counted(times, "freed slot")} went to the next job late within a day, because of an error in this package: ${reason.slice("failed: ".length)}.`,
+    mend: "// please report it, with the line of the log that says so: a freed slot was left to the next pass",
+  }));
+};
+
 export const admissionChecks: readonly Check[] = [
   policyOff,
   paused,
@@ -185,4 +207,5 @@ export const admissionChecks: readonly Check[] = [
   mixedKeys,
   quarantined,
   lostSlots,
+  smallWayFailed,
 ];

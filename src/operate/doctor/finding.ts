@@ -32,6 +32,7 @@ export const FINDING_IDS = [
   "mixed-keys",
   "quarantined",
   "lost-slots",
+  "small-way-failed",
   "not-checked",
 ] as const;
 
