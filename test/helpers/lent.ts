@@ -30,25 +30,12 @@ export async function lentDatabase(t: Borrower): Promise<LentDatabase> {
   await itsTurn(t);
   const place = free.pop() ?? (await makePlace());
   t.teardown(async () => {
-    const failure = await smallWayFailure(place.database.pool);
+    const failure = await place.smallWayFailure();
     await takeBack(place, t.passed && failure === undefined);
     if (failure !== undefined) throw new Error(`The small way failed, and a pass did its work: ${failure}`);
   });
   const { database, connections, session, giveBack } = place;
   return { url: database.url, pool: connections(10), connections, session, giveBack };
-}
-
-/** An error that nobody expects in a release that passes its slots on. It makes nothing wrong, only slow: so tests look for it. */
-async function smallWayFailure(pool: pg.Pool): Promise<string | undefined> {
-  const { rows } = await pool
-    .query<{ failure: string }>(
-      `select r.reason as failure from (
-         select left_to_pass from ${nameOf("activity")} union all select left_to_pass from ${nameOf("minutes")}
-       ) a cross join jsonb_object_keys(a.left_to_pass) r (reason)
-       where r.reason like 'failed: %' limit 1`,
-    )
-    .catch(() => ({ rows: [] })); // the test has dropped the schema, or ended the server
-  return rows[0]?.failure;
 }
 
 /** How many tests of a file have databases at once. If more had, fewer would find one that another test has used. */
@@ -81,6 +68,7 @@ function itsTurn(t: Borrower): Promise<void> {
 
 interface Place extends Pick<LentDatabase, "connections" | "session" | "giveBack"> {
   readonly database: TestDatabase;
+  smallWayFailure(): Promise<string | undefined>;
   /** Resolves to whether it looks new. Rejects if it cannot be made so. */
   renew(): Promise<boolean>;
   drop(): Promise<void>;
@@ -111,6 +99,7 @@ async function makePlace(): Promise<Place> {
     connections: pools.lend,
     session: sessions.lend,
     giveBack: sessions.giveBack,
+    smallWayFailure: keeper.smallWayFailure,
     async renew() {
       // sessions first: the others may wait for their locks
       const pids = [...(await sessions.takeBack()), ...(await pools.takeBack())];
@@ -230,6 +219,18 @@ async function makeKeeper(url: string) {
   }
 
   return {
+    /** An error in a release that passes its slots on makes nothing wrong, only slow: so tests look for it. */
+    async smallWayFailure(): Promise<string | undefined> {
+      const { rows } = await pool
+        .query<{ failure: string }>(
+          `select r.reason as failure from (
+             select left_to_pass from ${nameOf("activity")} union all select left_to_pass from ${nameOf("minutes")}
+           ) a cross join jsonb_object_keys(a.left_to_pass) r (reason)
+           where r.reason like 'failed: %' limit 1`,
+        )
+        .catch(() => ({ rows: [] })); // the test has dropped the schema, or ended the server
+      return rows[0]?.failure;
+    },
     /** Resolves to whether it looks new. `pids`: the backends that may be connected. The others have a moment to leave. */
     async renew(pids: readonly number[]): Promise<boolean> {
       await until("nobody else is connected", () => isAlone(pids), { withinMs: 2000, everyMs: 5 });

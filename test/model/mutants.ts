@@ -382,8 +382,8 @@ export const MUTANTS = {
   "a slot is passed on before the arrivals are routed": {
     shownBy: 190,
     of: "_pass_slots_on",
-    from: /case when exists \(select from arrivals a where a\.policy = p\.name\) then 'arrivals' else _left_for\(p, v_now\) end/,
-    to: "_left_for(p, v_now)",
+    from: /case when exists \(select from arrivals a where a\.policy = p\.name\) then 'arrivals'\s+when/,
+    to: "case when",
     passing: true,
     shows: /the first jobs of|jobs admitted/,
   },

@@ -83,6 +83,41 @@ test("what the next in line cannot use goes to who waits behind it, with the nex
   t.is((await it.inFlight("c")).length, 1);
 });
 
+test("room that nobody has used yet is shared by all who wait, not used by the first", async (t) => {
+  const it = await engine(t, { gates: [concurrency(3, { name: "all", scope: "policy" })] });
+  await it.waitsLong();
+  await it.stage(["x", "x", "x"]);
+  await it.passes();
+  await it.stage(["a", "a", "a", "b", "c"]);
+  await it.passes(2);
+  const [first, ...others] = await it.inFlight("x");
+  t.is((await it.release(others)).length, 2);
+  t.deepEqual((await passOn(it, [first!])).passed_on, [{ policy: "p", jobs: 3 }]);
+  for (const key of ["a", "b", "c"]) t.is((await it.inFlight(key)).length, 1, key);
+});
+
+test("a partition that lacks the gate which stops another one keeps its next job", async (t) => {
+  const all = concurrency(2, { name: "all", scope: "policy" });
+  const added = concurrency(5, { name: "added", scope: "policy" });
+  const it = await engine(t, { gates: [all, added] });
+  await it.waitsLong();
+  await it.stage(["x", "x"]);
+  await it.passes();
+  await it.stage(["p", "q", "q", "q"]);
+  await it.passes(2);
+  const running = await it.inFlight("x");
+  const { id } = await it.limiter("added");
+  await it.table("limiters").set({ in_flight: 7 }, { id });
+  await it.table("partitions").set({ limiter_ids: (its) => `array_remove(${its}, ${id})` }, { key: "q" });
+  t.deepEqual((await passOn(it, running)).passed_on, [{ policy: "p", jobs: 2 }]);
+  t.is((await it.inFlight("q")).length, 2);
+  t.like(await it.partition("q"), { denied_reason: "concurrency_full", staged: 1 });
+  t.like(await it.partition("p"), { denied_reason: "concurrency_full", staged: 1 });
+  await passOn(it, [(await it.inFlight("q"))[0]!]);
+  await it.passes(2);
+  t.is((await it.inFlight("q")).length, 2, "its last one went as well");
+});
+
 test("a job with a key is left to the next pass, and counted", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   await it.stage("a");

@@ -19,7 +19,7 @@ declare
   c_most constant int := 8;
   v_admission bigint := _admission_now();
   v_start timestamptz := clock_timestamp() - _clocks_behind() - c_most * interval '1 microsecond';
-  v_most int := c_most;            -- as many jobs can go
+  v_most int := c_most;            -- as many jobs can go: a limiter that all partitions have has no more room
   v_partition_ids uuid[] := '{}';
   v_limiter_ids bigint[] := '{}';
   v_ids bigint[] := '{}';          -- the limiters,
@@ -62,11 +62,13 @@ begin
     v_ids := v_ids || v_room.id;
     v_rooms := v_rooms || v_room;
     v_capacities := v_capacities || v_room.capacity;
-    if v_room.breadth >= 2 or cardinality(p_claimed) = 1 then
-      v_most := least(v_most, v_room.slots);
+    if v_room.slots < v_most and not exists (
+      select from unnest(p_claimed) c where v_room.id <> all (c.limiter_ids)) then
+      v_most := v_room.slots;
     end if;
     v_reason := case when v_room.reserved_for is not null then 'reserved'
-      when v_room.shadow_slots is not null or v_room.shadow_tokens is not null then 'shadow' end;
+      when v_room.shadow_slots is not null or v_room.shadow_tokens is not null then 'shadow'
+      when v_room.share is not null then 'per worker' end;
     if v_reason is not null then
       raise exception '%', v_reason using errcode = 'DPOUT';
     end if;
@@ -83,9 +85,11 @@ begin
   for v_job in
     select s.ct, s.id, c.id, s.pos, s.priority, s.run_at, s.cost,
       case when (p_policy).half_life is null then 0 when c.goes_first and s.pos = 1 then '-Infinity'
-        else (_decayed(c.decayed_admits, c.decayed_at, (p_policy).half_life, p_now) + s.pos) / c.weight end as vt,
+        else (case when d.decayed < 0.001 then 0 else d.decayed end + s.pos) / c.weight end as vt,   -- as _offers
       s.pos = 1 and _is_new(p_policy, c.admitted_at, p_now), null, s.is_plain
     from unnest(p_claimed) c
+    cross join lateral (
+      select _decayed(c.decayed_admits, c.decayed_at, (p_policy).half_life, p_now) as decayed) d
     cross join lateral (
       select x.ctid as ct, x.id, x.priority, x.run_at, x.cost, x.job_key is null and x.parked_job_id is null as is_plain,
         row_number() over (order by x.priority, x.run_at, x.id)::int as pos
@@ -129,11 +133,9 @@ begin
       v_heads[v_at] := v_job;
       continue;
     end if;
-    if v_staged.task_identifier <> all (v_short_tasks) then
-      v_free := v_free - 1;
-      if v_free < 0 then
-        raise exception 'long task' using errcode = 'DPOUT';
-      end if;
+    v_free := v_free - 1;
+    if v_free < 0 and v_staged.task_identifier <> all (v_short_tasks) then
+      raise exception 'long task' using errcode = 'DPOUT';
     end if;
     v_elsewhere := v_elsewhere or v_staged.queue_name is not null or v_staged.flags is not null;
     v_taken[v_at] := v_taken[v_at] + 1;
@@ -182,7 +184,7 @@ begin
     v_line := p_claimed[v_at];
     v_job := v_heads[v_at];
     v_lacks := case when v_job.staged_id is not null then
-      _first_lack(v_rooms, v_ids, v_closed, v_line.limiter_ids, v_line.id, v_job.cost, p_now) end;
+      _first_lack(v_rooms, v_ids, '{}', v_line.limiter_ids, v_line.id, v_job.cost, p_now) end;
     v_room := v_rooms[v_lacks];
     v_reason := case when v_job.staged_id is null then null
       when v_lacks is not null then _lack_reason(v_room.kind, v_room.tokens, v_room.rate, coalesce(v_room.share, v_room.cap))
@@ -237,11 +239,14 @@ $$;
 create or replace function _lock_rooms(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns room_before[] language plpgsql as $$
+declare
+  v_locked limiters[];
 begin
   if exists (select from overrides o where o.policy_id = p_policy_id) then
-    return _limiters_of_pass(p_policy_id, array(
+    v_locked := array(   -- in a statement of its own: overrides are applied to rows that are read again
       select l from limiters l
-      where l.id = any(p_limiter_ids) order by l.id for no key update skip locked), p_now, p_bounded);
+      where l.id = any(p_limiter_ids) order by l.id for no key update skip locked);
+    return _limiters_of_pass(p_policy_id, v_locked, p_now, p_bounded);
   end if;
   return array(
     select n from (

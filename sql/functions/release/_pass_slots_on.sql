@@ -1,5 +1,5 @@
 -- Passes freed slots on: admits the next jobs of those who wait for these limiters, in the transaction of the release. So the
--- next job needs no routing step and no pass. As many go of each limiter as jobs ended, in fair order.
+-- next job needs no routing step and no pass. As in _wake, each limiter calls as many as it has room for, in fair order.
 --
 -- It takes nobody's turn. So all is left to the next pass if that would find work before these: arrivals, which may bring an
 -- earlier job or other limits, partitions that are eligible, or those that wait for another limiter that has room. So it is
@@ -11,21 +11,26 @@
 -- The danger: a job that waits for another transaction, or that Graphile Worker refuses, would delay the release and all who
 -- wait for its limiters. The cure: it waits for 5 ms, and the next pass meets such a job.
 --
---   p_limiter_ids   limiters that partitions wait for; the caller has locked them
---   p_places    how many jobs ended
+--   p_limiter_ids   limiters that partitions wait for
+--   p_locked    all limiters that the caller has locked: these are among them
 --   p_now       null: the database clock, read after the locks
 --   passed_on   json array of { "policy", "jobs" }: how many went; null: none
 --   leaves      some partitions are left to the next pass, or wait for a time
 --
 -- Locks: partitions, without waiting, and then as _admit_few.
 create or replace function _pass_slots_on(
-  p_limiter_ids bigint[], p_places int, p_now timestamptz, out passed_on jsonb, out leaves boolean
+  p_limiter_ids bigint[], p_locked bigint[], p_now timestamptz, out passed_on jsonb, out leaves boolean
 ) language plpgsql set lock_timeout = '5ms' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_one record;
-  v_limiter limiters;
+  v_limiter_id bigint;
+  v_room room_before;
+  v_places int;
   v_longest int;
+  v_late uuid[];
+  v_asked timestamptz;
+  v_is_late boolean := false;
   v_ids uuid[];
   v_first uuid[];
   v_left bigint[];
@@ -38,52 +43,68 @@ declare
 begin
   leaves := false;
   for v_one in
-    select p as policy, array_agg(l order by l.breadth, l.id) as limiters,
-      case when exists (select from arrivals a where a.policy = p.name) then 'arrivals' else _left_for(p, v_now) end as left_for
+    select p as policy, array_agg(l order by l.id) as limiters, array_agg(l.id) as ids,
+      case when exists (select from arrivals a where a.policy = p.name) then 'arrivals'
+        when p.ahead_limiter_id <> all (p_locked) then 'locked'   -- with this lock nobody removes the policy meanwhile
+        else _left_for(p, v_now) end as left_for
     from limiters l join policies p on p.id = l.policy_id
     where l.id = any(p_limiter_ids) group by p.id
   loop
     v_left_for := v_one.left_for;
     v_left := '{}'; v_full_ids := '{}'; v_admitted := 0; v_is_timed := false;
     if v_left_for is null then
+      if v_is_late then
+        perform set_config('lock_timeout', '5ms', true);
+      end if;
+      v_asked := clock_timestamp();
       begin
         v_ids := '{}'; v_first := '{}';
-        perform _refresh_keys(v_one.policy, p_limiter_ids, null, v_now);
-        foreach v_limiter in array v_one.limiters loop
-          v_longest := _longest_first(v_one.policy, v_limiter.admitted, p_places);
+        perform _refresh_keys(v_one.policy, v_one.ids, null, v_now);
+        foreach v_room in array _limiters_of_pass((v_one.policy).id, v_one.limiters, v_now, true) loop
+          v_places := _room_for_waiters(v_room, false);
+          if v_places = 0 then
+            v_full_ids := v_full_ids || v_room.id;
+            continue;
+          end if;
+          v_longest := least(v_places, _longest_first(v_one.policy, v_room.admitted, v_places));
           if v_longest > 0 then
-            v_first := v_first || array(
+            v_late := array(
               select q.id from partitions q
-              where q.blocked_on = v_limiter.id and q.in_line_since <= _long_since(v_now) order by q.in_line_since
+              where q.blocked_on = v_room.id and q.in_line_since <= _long_since(v_now) order by q.in_line_since
               limit v_longest for no key update skip locked);
+            v_first := v_first || v_late;
+            v_ids := v_ids || v_late;
+            v_places := v_places - cardinality(v_late);
           end if;
           v_ids := v_ids || array(
             select q.id from partitions q
-            where q.blocked_on = v_limiter.id order by q.fair_key, q.due_at limit p_places
+            where q.blocked_on = v_room.id and q.id <> all (v_first) order by q.fair_key, q.due_at limit least(v_places, 9)
             for no key update skip locked);
         end loop;
-        if v_first <> '{}' then
-          v_ids := array(select unnest(v_first) union select unnest(v_ids));
-        end if;
         if v_ids <> '{}' then
           v_left_for := case when cardinality(v_ids) > 8 then 'many'
-            else _goes_before((v_one.policy).id, v_ids, p_limiter_ids, v_now) end;
+            else _goes_before(v_one.policy, v_ids, v_one.ids, v_now) end;
           if v_left_for is not null then
             raise exception '%', v_left_for using errcode = 'DPOUT';
           end if;
           perform _promote(v_ids, v_now);
-          select f.admitted, f.full_ids, f.is_timed into v_admitted, v_full_ids, v_is_timed
+          select f.admitted, v_full_ids || f.full_ids, f.is_timed into v_admitted, v_full_ids, v_is_timed
           from _admit_few(v_one.policy, _claimed(v_ids, v_first), v_now, true, null) f;
         end if;
         -- what is left may be for others: those behind one that had no room elsewhere, or that others have locked
-        foreach v_limiter in array v_one.limiters loop
-          if v_limiter.id <> all (v_full_ids)
-            and (select true from partitions q where q.blocked_on = v_limiter.id limit 1) is true then
-            v_left := v_left || v_limiter.id;
+        foreach v_limiter_id in array v_one.ids loop
+          if v_limiter_id <> all (v_full_ids)
+            and (select true from partitions q where q.blocked_on = v_limiter_id limit 1) is true then
+            v_left := v_left || v_limiter_id;
           end if;
         end loop;
       exception
         when lock_not_available or deadlock_detected then v_left_for := 'locked';
+        when query_canceled then
+          if not _is_lock_timeout(sqlstate, v_asked) then
+            raise;
+          end if;
+          v_left_for := 'locked';
         when sqlstate 'DPOUT' then v_left_for := sqlerrm;
         when others then
           get stacked diagnostics v_message = message_text, v_place = pg_exception_context;
@@ -91,8 +112,12 @@ begin
             else 'failed: ' || sqlstate || ' in ' || coalesce(array_to_string(regexp_match(v_place, '(\w+)\([^)]*\) (line \d+)'), ' '), '') end;
       end;
     end if;
+    if v_left_for is not null or v_left <> '{}' then
+      perform set_config('lock_timeout', '250ms', true);   -- as _release: an error from here on would stop it
+      v_is_late := true;
+    end if;
     if v_left_for is not null then
-      v_left := array(select l.id from unnest(v_one.limiters) l);
+      v_left := v_one.ids;
       insert into activity (policy_id, at, left_to_pass)
       values ((v_one.policy).id, v_now, jsonb_build_object(v_left_for, 1));
       if v_left_for like 'failed: %' then
@@ -108,15 +133,18 @@ begin
     if v_left <> '{}' or v_left_for is null and v_is_timed then
       leaves := true;
       perform _notify((v_one.policy).name);
+    elsif v_admitted = 0 then
+      leaves := true;   -- who was looked at waits for the next end
     end if;
   end loop;
 end
 $$;
 
 -- Why a pass must decide before these partitions get slots: others of their shards are eligible now, or wait for another of
--- their limiters and go before them, or a job of them has expired. Null: none of it.
+-- their limiters and go before them, by their fair keys or because it is the turn of who has been in line for longest. Or a
+-- job of them has expired. Null: none of it.
 create or replace function _goes_before(
-  p_policy_id int, p_partition_ids uuid[], p_limiter_ids bigint[], p_now timestamptz
+  p_policy policies, p_partition_ids uuid[], p_limiter_ids bigint[], p_now timestamptz
 ) returns text language plpgsql stable as $$
 begin
   return (
@@ -124,18 +152,21 @@ begin
       when bool_or(
         exists (
           select from partitions e
-          where e.policy_id = p_policy_id and e.shard = q.shard and e.ready and e.eligible_at <= p_now)
+          where e.policy_id = (p_policy).id and e.shard = q.shard and e.ready and e.eligible_at <= p_now)
         or exists (
           select from partitions e
-          where e.policy_id = p_policy_id and e.shard = q.shard and not e.ready and e.eligible_at < 'infinity'
+          where e.policy_id = (p_policy).id and e.shard = q.shard and not e.ready and e.eligible_at < 'infinity'
             and e.eligible_at <= p_now)) then 'eligible'
       when bool_or(exists (
         select from staged_jobs s where s.partition_id = q.id and s.expires_at <= p_now)) then 'expired'
       when bool_or(exists (
         select from unnest(q.limiter_ids) u (id)
-        cross join lateral (
-          select from partitions w where w.blocked_on = u.id and w.fair_key < q.fair_key limit 1) w
-        where u.id <> all (p_limiter_ids))) then 'waiting' end
+        where u.id <> all (p_limiter_ids) and (
+          exists (select from partitions w where w.blocked_on = u.id and w.fair_key < q.fair_key)
+          or exists (
+            select from partitions w join limiters l on l.id = w.blocked_on
+            where w.blocked_on = u.id and w.in_line_since <= _long_since(p_now)
+              and _longest_first(p_policy, l.admitted, 1) > 0)))) then 'waiting' end
     from partitions q where q.id = any(p_partition_ids));
 end
 $$;

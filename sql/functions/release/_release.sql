@@ -115,7 +115,7 @@ begin
   left_ids := v_left || v_back.left_ids; may_end := v_back.may_end; is_recorded := v_back.is_recorded;
   if v_back.to_pass_on <> '{}' then
     select h.passed_on, case when h.leaves then 0 else may_end end into passed_on, may_end
-    from _pass_slots_on(v_back.to_pass_on, cardinality(v_job_ids), p_now) h;
+    from _pass_slots_on(v_back.to_pass_on, v_limiter_ids, p_now) h;
   end if;
   if v_wakes then
     may_end := 0;
