@@ -25,7 +25,7 @@ function run(t: ExecutionContext, files: Record<string, string>, ...args: string
     mkdirSync(path.dirname(file), { recursive: true });
     writeFileSync(
       file,
-      `import { existsSync, writeFileSync } from "node:fs"; import test from "ava"; ${body}`,
+      `import { existsSync, readFileSync, writeFileSync } from "node:fs"; import test from "ava"; ${body}`,
     );
   }
   const env = { ...process.env, NODE_OPTIONS: "", TEST_TURN: "7" };
@@ -80,8 +80,10 @@ test("a file that throws before its tests is run again", async (t) => {
 
 test("a run whose AVA dies keeps what it had, says where, and is red", async (t) => {
   const kills = `test("waits", async (t) => { const { until } = await import("${ROOT}test/helpers/until.ts");
-    await until("the other file has passed", () => existsSync("passed")); process.kill(process.ppid, "SIGKILL"); await new Promise(() => {}); });`;
-  const passes = `test("passes", (t) => t.pass()); test.after(() => writeFileSync("passed", ""));`;
+    await until("the other file has passed", () => existsSync("passed"));
+    await until("its process has ended, so AVA has heard of it", () => { try { process.kill(Number(readFileSync("passed", "utf8")), 0); } catch { return true; } });
+    process.kill(process.ppid, "SIGKILL"); await new Promise(() => {}); });`;
+  const passes = `test("passes", (t) => t.pass()); test.after(() => writeFileSync("passed", String(process.pid)));`;
   const { code, last } = await run(t, { "a/one": passes, "b/two": kills });
   t.is(code, 1);
   t.regex(last.join("\n"), /The run was cut off \(137\), after: a › one › passes/);

@@ -28,17 +28,16 @@ declare
   v_waited limiters[];
   v_has_load boolean;
   v_has_history boolean;
-  v_has_groups boolean := exists (select from groups);
+  v_has_groups boolean;
   v_reports boolean;
   v_remembers boolean;
   v_adapts boolean;
 begin
   select coalesce(bool_or(p.load_kept_for is not null), false), coalesce(bool_or(p.history_kept_for is not null), false),
-    coalesce(bool_or(p.breaker_failures is not null or p.fair_by_work), false), coalesce(bool_or(p.unique_for is not null), false)
-  into v_has_load, v_has_history, v_reports, v_remembers from policies p;
-  v_reports := v_reports or exists (
-    select from partitions q
-    where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids));
+    coalesce(bool_or(p.breaker_failures is not null or p.fair_by_work), false) or exists (
+      select from partitions q where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids)),
+    coalesce(bool_or(p.unique_for is not null), false), exists (select from groups)
+  into v_has_load, v_has_history, v_reports, v_remembers, v_has_groups from policies p;
   with locked as materialized (
     select f.job_id, f.attempt, f.admission, f.policy_id, f.limiter_ids
     from in_flight_jobs f

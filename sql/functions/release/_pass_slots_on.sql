@@ -1,6 +1,8 @@
 -- Passes freed slots on: admits the next jobs of those who wait for these limiters, in the transaction of the release. So the
 -- next job needs no routing step and no pass. As in _wake, each limiter calls as many as it has room for, in fair order.
 --
+-- If partitions wait for the ahead bound, the workers have enough to do, and jobs go in numbers, by passes.
+--
 -- It takes nobody's turn. So all is left to the next pass if that would find work before these: arrivals, which may bring an
 -- earlier job or other limits, partitions that are eligible, or those that wait for another limiter that has room. So it is
 -- with whatever _admit_few does not know.
@@ -46,6 +48,7 @@ begin
     select p as policy, array_agg(l order by l.id) as limiters, array_agg(l.id) as ids,
       case when exists (select from arrivals a where a.policy = p.name) then 'arrivals'
         when p.ahead_limiter_id <> all (p_locked) then 'locked'   -- with this lock nobody removes the policy meanwhile
+        when exists (select from partitions q where q.blocked_on = p.ahead_limiter_id) then 'ahead'
         else _left_for(p, v_now) end as left_for
     from limiters l join policies p on p.id = l.policy_id
     where l.id = any(p_limiter_ids) group by p.id
