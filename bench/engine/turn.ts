@@ -1,38 +1,66 @@
-// One turn under a full scope: jobs finish, free their slots, are routed and the next are admitted. What a freed
-// slot costs before its next job starts, and what a pass costs that finds nothing to do.
-import { say, timer } from "./timing.ts";
-import { jobsOf, keys, makeWorld } from "./world.ts";
+// One turn: jobs finish, free their slots, and the next ones go. What a freed slot costs before its next job starts, beside a
+// bare add of as many jobs, and what a pass costs that finds nothing to do. A release passes its slots on, as in workers with
+// tick loops; what it leaves to a pass is routed and admitted, and counts as `left`.
+import { medians, ratio, say, type Timing } from "./timing.ts";
+import { type BenchGate, jobsOf, keys, makeWorld } from "./world.ts";
 
-const SLOTS = 20;
-const TURNS = 60;
+const OWN: BenchGate[] = [
+  { gate: "concurrency", kind: "concurrency", scope: "partition", max: 1 },
+  { gate: "throttle", kind: "throttle", scope: "partition", rate: 1e6, per: 1 },
+  { gate: "all", kind: "throttle", scope: "policy", rate: 1e6, per: 1 },
+];
+const SHARED: BenchGate[] = [
+  { gate: "concurrency", kind: "concurrency", scope: "partition", max: 3 },
+  { gate: "all", kind: "concurrency", scope: "policy", max: 20 },
+];
 
-const world = await makeWorld({
-  gates: [
-    { gate: "concurrency", kind: "concurrency", scope: "partition", max: 3 },
-    { gate: "all", kind: "concurrency", scope: "policy", max: SLOTS },
-  ],
-});
-await world.stage(jobsOf(keys(50), 400));
-await world.routeAll();
-await world.admit();
-await world.settle();
+interface Turns {
+  readonly gates: BenchGate[];
+  readonly partitions: number;
+  readonly each: number;
+  readonly jobs: number;
+  readonly turns: number;
+}
 
-for (const jobs of [1, 5, SLOTS]) {
-  const { time, figures } = timer(world, ["idle route", "idle admit", "release", "route", "admit"]);
-  for (let turn = 0; turn < TURNS; turn++) {
-    const running = await world.query<{ job_id: string }>(
-      "select job_id from dispatch_policy_internal.in_flight_jobs order by job_id limit $1",
-      [jobs],
-    );
-    const ids = running.map(({ job_id }) => job_id);
+async function measure(what: string, { gates, partitions, each, jobs, turns }: Turns): Promise<void> {
+  const world = await makeWorld({ gates });
+  await world.stage(jobsOf(keys(partitions), each));
+  await world.routeAll();
+  await world.admit();
+  await world.settle();
+  const steps = ["release", "route", "admit", "bare", "idle route", "idle admit"] as const;
+  const timings = new Map(steps.map((step) => [step, [] as Timing[]]));
+  const time = async (step: (typeof steps)[number], run: () => Promise<unknown>): Promise<Timing> => {
+    const { ms, cpu } = await world.timed(run);
+    timings.get(step)!.push({ ms, cpu });
+    return { ms, cpu };
+  };
+  const whole: Timing[] = [];
+  const running = () =>
+    world.query<{ job_id: string }>("select job_id from dispatch_policy.in_flight_jobs order by job_id");
+  let left = 0;
+  for (let turn = 0; turn < turns; turn++) {
+    const before = await running();
+    const ids = before.slice(0, jobs).map(({ job_id }) => job_id);
     await world.query("select graphile_worker.complete_jobs($1)", [ids]);
-    await time("release", () => world.release(ids));
-    await time("route", () => world.route());
-    const { admitted } = await time("admit", () => world.admit());
-    if (admitted !== jobs) throw new Error(`${admitted} admitted, ${jobs} expected`);
+    const took = [await time("release", () => world.release(ids, true))];
+    if ((await running()).length < before.length) {
+      left++;
+      took.push(await time("route", () => world.route()), await time("admit", () => world.admit()));
+    }
+    whole.push(took.reduce((a, b) => ({ ms: a.ms + b.ms, cpu: a.cpu + b.cpu })));
+    if ((await running()).length !== before.length) throw new Error("a slot stayed free");
+    await time("bare", () => world.addBare(jobs, 1));
     await time("idle route", () => world.route());
     await time("idle admit", () => world.admit());
   }
-  say(`turn of ${jobs} of ${SLOTS} slots`, figures());
+  const figures = [...timings].filter(([, its]) => its.length > 0).map(([step, its]) => [step, medians(its)]);
+  say(what, { turnCost: ratio(whole, timings.get("bare")!), left, ...Object.fromEntries(figures) });
+  await world.close();
 }
-await world.close();
+
+await measure("own slot, one job", { gates: OWN, partitions: 1, each: 400, jobs: 1, turns: 150 });
+for (const jobs of [1, 5, 20])
+  await measure(`shared cap of 20, 50 partitions, ${jobs === 1 ? "one job" : `${jobs} jobs`}`, {
+    ...{ gates: SHARED, partitions: 50, each: 100, jobs, turns: 80 },
+  });
