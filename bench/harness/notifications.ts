@@ -11,5 +11,8 @@ const FUNCTIONS = `select pg_get_functiondef(oid) as text from pg_proc
 export async function stopNotifications(pool: Pool): Promise<void> {
   await pool.query("create function public.no_notify(text, text) returns void language sql as 'select'");
   for (const { text } of (await pool.query<{ text: string }>(FUNCTIONS)).rows)
-    await pool.query(text.replaceAll(/\bpg_notify\(/g, "public.no_notify("));
+    await pool.query(
+      `set search_path = pg_catalog, dispatch_policy_internal;
+       ${text.replaceAll(/\bpg_notify\(/g, "public.no_notify(")}; reset search_path`,
+    );
 }
