@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import { inside } from "../../test/helpers/inside.ts";
 
 const FUNCTIONS = `select pg_get_functiondef(oid) as text from pg_proc
   where pronamespace in ('dispatch_policy'::regnamespace, 'dispatch_policy_internal'::regnamespace, 'graphile_worker'::regnamespace)
@@ -11,8 +12,5 @@ const FUNCTIONS = `select pg_get_functiondef(oid) as text from pg_proc
 export async function stopNotifications(pool: Pool): Promise<void> {
   await pool.query("create function public.no_notify(text, text) returns void language sql as 'select'");
   for (const { text } of (await pool.query<{ text: string }>(FUNCTIONS)).rows)
-    await pool.query(
-      `set search_path = pg_catalog, dispatch_policy_internal;
-       ${text.replaceAll(/\bpg_notify\(/g, "public.no_notify(")}; reset search_path`,
-    );
+    await inside(pool, text.replaceAll(/\bpg_notify\(/g, "public.no_notify("));
 }

@@ -3,7 +3,8 @@ import test from "ava";
 import { z } from "zod";
 import { policyEvents } from "../../src/events.ts";
 import { concurrency, definePolicy } from "../../src/index.ts";
-import { routineOf, table } from "../helpers/table.ts";
+import { plantIn } from "../helpers/inside.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -27,11 +28,10 @@ test("an error that nobody expects is emitted, logged, counted and found, and pa
   });
   const failed: { policy: string; error: string }[] = [];
   policyEvents(it.runner.events).on("dispatchPolicy:smallWayFailed", (event) => void failed.push(event));
-  const { text } = await it.row("select pg_get_functiondef($1::regproc) as text", [routineOf("_mark_one")]);
-  const planted = text.replace(/^begin$/m, "begin\n  perform 1 / 0;");
-  await it.pool.query(
-    `set search_path = pg_catalog, dispatch_policy_internal; ${planted}; reset search_path`,
-  );
+  await plantIn(it.pool, {
+    ...{ name: "an error", of: "_mark_one" },
+    ...{ from: /^begin$/m, to: "begin\n  perform 1 / 0;" },
+  });
 
   for (let n = 0; n < 3; n++) await it.utils.addJob("work", { key: "a" });
   await until("one runs, and the others wait for its slot", async () => {

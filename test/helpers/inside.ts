@@ -1,5 +1,6 @@
 import pg from "pg";
 import type { Queryable } from "./engine.ts";
+import { routineOf } from "./table.ts";
 
 /**
  * Runs a statement where names are found as within the engine's functions. What is called from outside says itself where its
@@ -19,4 +20,16 @@ export async function inside(db: Queryable, text: string, values: unknown[] = []
       (client as pg.PoolClient).release();
     }
   }
+}
+
+/** Plants a mistake in a function of the engine, in this database. Rejects if its definition has not got what is replaced. */
+export async function plantIn(
+  db: Queryable,
+  { name, of, from, to }: { name: string; of: string; from: RegExp | string; to: string },
+): Promise<void> {
+  const { rows } = await db.query("select pg_get_functiondef($1::regproc) as text", [routineOf(of)]);
+  const sound: string = rows[0].text;
+  const faulty = sound.replace(from, to);
+  if (faulty === sound) throw new Error(`Nothing to plant "${name}" in: ${of} has changed`);
+  await inside(db, faulty);
 }

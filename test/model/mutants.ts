@@ -1,6 +1,6 @@
 // Engines whose arithmetic is wrong in one place each. A model check that lets one of them pass is too weak.
 import type { Queryable } from "../helpers/engine.ts";
-import { inside } from "../helpers/inside.ts";
+import { plantIn } from "../helpers/inside.ts";
 import type { CaseOptions } from "./cases.ts";
 
 /** What it takes: an operator who admits past the gates, holds for probes, or overlapping scopes, where slots are kept. */
@@ -538,12 +538,5 @@ export const MUTANTS = {
 export type MutantName = keyof typeof MUTANTS;
 
 export async function plant(database: Queryable, name: MutantName): Promise<void> {
-  const { of, from, to } = MUTANTS[name];
-  const { rows } = await database.query("select pg_get_functiondef($1::regproc) as text", [
-    `dispatch_policy_internal.${of}`,
-  ]);
-  const sound: string = rows[0].text;
-  const wrong = sound.replace(from, to);
-  if (wrong === sound) throw new Error(`Nothing to plant "${name}" in: ${of} has changed`);
-  await inside(database, wrong);
+  await plantIn(database, { name, ...MUTANTS[name] });
 }

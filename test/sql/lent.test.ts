@@ -3,7 +3,7 @@ import test from "ava";
 import pg from "pg";
 import { concurrency, Engine } from "../helpers/engine.ts";
 import { type LentDatabase, lentDatabase } from "../helpers/lent.ts";
-import { nameOf } from "../helpers/table.ts";
+import { nameOf, table } from "../helpers/table.ts";
 
 /** Has a database as a test would. Returns its name. */
 async function borrow(act: (database: LentDatabase) => Promise<unknown>, passed = true): Promise<string> {
@@ -32,6 +32,17 @@ test.serial(
     t.deepEqual(seen[1], seen[0]);
   },
 );
+
+test.serial("a test in which the small way failed fails, though a pass did its work", async (t) => {
+  const leave = (reason: string) =>
+    borrow(({ pool }) =>
+      table(pool, "activity").add({ policy_id: 1, at: new Date(), left_to_pass: { [reason]: 1 } }),
+    );
+  await leave("arrivals");
+  await t.throwsAsync(leave("failed: 22012 in _mark_one line 7"), {
+    message: /The small way failed.*22012 in _mark_one/,
+  });
+});
 
 const CHANGES: Record<string, string> = {
   "a table": "create table kept ()",

@@ -2,7 +2,7 @@
 -- virtual time goes next, if each of its limiters has room for its next job. _admit_locked ranks sets, and chooses the same
 -- jobs. Its statements cost several times as much.
 --
--- Whatever takes more than that is left to the large way, by an error DPOUT whose message says what it is: see _left_for.
+-- Whatever takes more than that is left to the large way, by an error DPOUT whose message says what it is: docs/engine.md lists them.
 --
 --   p_claimed   partitions that the caller has locked. Their jobs whose time has come are due
 --   p_began     when the pass began; null: it is none

@@ -1,6 +1,6 @@
 // Engines that are wrong in one place each. A race that lets one of them pass is too weak.
 import type { Queryable } from "../../helpers/engine.ts";
-import { inside } from "../../helpers/inside.ts";
+import { plantIn } from "../../helpers/inside.ts";
 import { nameOf } from "../../helpers/table.ts";
 
 interface Fault {
@@ -39,12 +39,5 @@ export const FAULTS = {
 export type FaultName = keyof typeof FAULTS;
 
 export async function plant({ pool }: { readonly pool: Queryable }, name: FaultName): Promise<void> {
-  const { of, from, to } = FAULTS[name];
-  const { rows } = await pool.query("select pg_get_functiondef($1::regproc) as text", [
-    `dispatch_policy_internal.${of}`,
-  ]);
-  const sound: string = rows[0].text;
-  const faulty = sound.replace(from, to);
-  if (faulty === sound) throw new Error(`Nothing to plant "${name}" in: ${of} has changed`);
-  await inside(pool, faulty);
+  await plantIn(pool, { name, ...FAULTS[name] });
 }
