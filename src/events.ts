@@ -39,8 +39,8 @@ export type PolicyEventMap = {
    */
   "dispatchPolicy:admit": { policy: string; shard: string | null; count: number };
   /**
-   * An error that nobody expects stopped the admission of a few jobs, in a release. Nothing is lost: a pass admits them, later.
-   * `error`: its SQLSTATE, its message and its place.
+   * An error that nobody expects stopped the admission of a few jobs, in a release or in the call that adds one. Nothing is
+   * lost: a pass admits them, later. `error`: its SQLSTATE, its place and its message. Processes that lead the policy say so.
    */
   "dispatchPolicy:smallWayFailed": { policy: string; error: string };
   /** Partitions that kept due jobs after a pass, for one reason (see `Reason`). */

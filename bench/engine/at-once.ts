@@ -13,7 +13,7 @@ await world.endAll();
 await world.settle();
 await world.isLed();
 
-const { time, figures } = timer(world, ["at once", "stage", "route", "admit", "bare"]);
+const { time, ratio, figures } = timer(world, ["at once", "stage", "route", "admit", "bare"]);
 for (let turn = 0; turn < TURNS; turn++) {
   const key = names[turn % names.length]!;
   await time("bare", () => world.addBare(1, 1));
@@ -31,5 +31,5 @@ for (let turn = 0; turn < TURNS; turn++) {
   await world.endAll();
   await world.routeAll();
 }
-say("one job", figures());
+say("one job", { addCost: ratio("at once", "bare"), ...figures() });
 await world.close();

@@ -32,6 +32,7 @@ export function timer<Step extends string>(
       timings.get(step)!.push(timing);
       return result;
     },
+    ratio: (a: Step, b: Step) => ratio(timings.get(a)!, timings.get(b)!),
     figures: () => Object.fromEntries(steps.map((step) => [step, medians(timings.get(step)!)])),
   };
 }

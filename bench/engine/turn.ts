@@ -1,5 +1,5 @@
 // One turn: jobs finish, free their slots, and the next ones go. What a freed slot costs before its next job starts, beside a
-// bare add of as many jobs, and what a pass costs that finds nothing to do. A release passes its slots on, as in workers with
+// bare add of as many jobs, and what passes cost that find nothing to do, or few jobs. A release passes its slots on, as in workers with
 // tick loops; what it leaves to a pass is routed and admitted, and counts as `left`.
 import { medians, ratio, say, type Timing } from "./timing.ts";
 import { type BenchGate, jobsOf, keys, makeWorld } from "./world.ts";
@@ -64,3 +64,37 @@ for (const jobs of [1, 5, 20])
   await measure(`shared cap of 20, 50 partitions, ${jobs === 1 ? "one job" : `${jobs} jobs`}`, {
     ...{ gates: SHARED, partitions: 50, each: 100, jobs, turns: 80 },
   });
+
+/** Jobs are staged and routed, and a pass admits them: one of each partition. */
+async function passes(jobs: number, turns: number): Promise<void> {
+  const world = await makeWorld();
+  const names = keys(50);
+  await world.stage(jobsOf(names));
+  await world.routeAll();
+  await world.admit();
+  await world.endAll();
+  await world.routeAll();
+  await world.settle();
+  const timings: Record<"pass" | "bare", Timing[]> = { pass: [], bare: [] };
+  for (let turn = 0; turn < turns; turn++) {
+    await world.stage(
+      Array.from({ length: jobs }, (_, n) => ({ key: names[(turn * jobs + n) % names.length]! })),
+    );
+    await world.routeAll();
+    let admitted = 0;
+    const pass = async () => {
+      admitted = (await world.admit()).admitted;
+    };
+    timings.pass.push(await world.timed(pass));
+    if (admitted !== jobs) throw new Error(`${admitted} went, not ${jobs}`);
+    timings.bare.push(await world.timed(() => world.addBare(jobs, jobs)));
+    await world.endAll();
+    await world.routeAll();
+  }
+  const { pass, bare } = timings;
+  const what = jobs === 1 ? "a pass of one job" : `a pass of ${jobs} jobs of ${jobs} partitions`;
+  say(what, { passCost: ratio(pass, bare), pass: medians(pass), bare: medians(bare) });
+  await world.close();
+}
+
+for (const jobs of [1, 7, 20]) await passes(jobs, 80);

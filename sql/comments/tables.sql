@@ -911,6 +911,8 @@ comment on column news.paused_until is 'The latest end of a pause; null: none.';
 comment on column news.held_until is 'The latest end of a hold; null: none.';
 comment on type claimed is 'A claimed partition, as the steps of a pass read it.';
 comment on column claimed.id is 'The partition.';
+comment on column claimed.shard is 'Its shard.';
+comment on column claimed.staged is 'How many jobs it has in staging, due or not.';
 comment on column claimed.limiter_ids is 'Ids of its limiters, the narrow ones first.';
 comment on column claimed.weight is 'Its share is in proportion to this.';
 comment on column claimed.min_cost is 'Tokens of its cheapest job.';

@@ -14,6 +14,8 @@ export interface Notification {
   readonly runs?: number;
   /** Jobs of the policy that run were cancelled. */
   readonly cancelled?: boolean;
+  /** An error that nobody expects, in the small way of admission. A pass does its work. */
+  readonly failed?: string;
 }
 
 /** Reads a notification. Undefined if it is none of this package's: anybody may use the channel. */

@@ -3,7 +3,7 @@ import type { HostConnections } from "../db/connection-settings.ts";
 import { withOwnClient } from "../db/own-connection.ts";
 import { CHANNEL, type Notification, readNotification } from "./notification.ts";
 import { sleep } from "./sleeper.ts";
-import { isFor, type Lead, startShardLoop, type TickLoopContext } from "./tick-loop.ts";
+import { isFor, type Lead, reportFailed, startShardLoop, type TickLoopContext } from "./tick-loop.ts";
 
 const LISTEN_AGAIN_MS = 1000;
 
@@ -28,6 +28,7 @@ export async function runLoops(
   };
   const onNotification = ({ channel, payload }: { channel: string; payload?: string | undefined }) => {
     const said = channel === CHANNEL ? readNotification(payload, context.schema) : undefined;
+    if (said?.failed !== undefined) reportFailed(context, loops, said.policy, said.failed);
     if (said) nudge(said);
   };
   try {

@@ -105,6 +105,18 @@ function wantsRelease(pass: Pass): boolean {
   return isFull(pass) || "probing" in pass.denied || (pass.claimed > 0 && pass.admitted === 0);
 }
 
+/** Says what nobody expects of the small way of admission, if one of these loops leads the policy. */
+export function reportFailed(
+  { events, logger }: Pick<TickLoopContext, "events" | "logger">,
+  loops: readonly ShardLoop[],
+  policy: string | undefined,
+  error: string,
+): void {
+  if (policy === undefined || !loops.some(({ lead }) => isFor(lead, policy, undefined))) return;
+  emit(events, "dispatchPolicy:smallWayFailed", { policy, error });
+  logger.error(`Policy "${policy}": a job was left to the next pass, because of an error: ${error}`);
+}
+
 /** Whether a change of a shard of a policy (undefined: of any) concerns this loop. */
 export function isFor(lead: Lead, policy: string | undefined, shard: string | undefined): boolean {
   if (policy !== undefined && policy !== lead.policy) return false;
@@ -145,6 +157,10 @@ export function makeTickLoops(context: TickLoopContext) {
     /** Something has changed in a shard of a policy (undefined: in any). */
     nudge(policy?: string, shard?: string): void {
       for (const loop of loops.values()) if (isFor(loop.lead, policy, shard)) loop.nudge();
+    },
+    /** The small way of admission has failed. */
+    failed(policy: string | undefined, error: string): void {
+      reportFailed(context, [...loops.values()], policy, error);
     },
     get size(): number {
       return loops.size;

@@ -77,7 +77,6 @@ export interface FinishedJob {
 export interface PassedOn {
   readonly policy: string;
   readonly jobs: number;
-  readonly failed?: string;
 }
 
 /** The ends of jobs in flight. */
@@ -86,8 +85,7 @@ export function releasing({ internal, first }: Statements) {
     /**
      * Releases jobs. `left_ids` are the jobs to be tried again. `may_end` says how many of a worker pool's jobs may end
      * before the next release, because the workers have enough to do. Null: no partition waits. With `passesOn`, the slots
-     * of a few jobs go to the next ones at once: `passed_on` says how many went so. `failed`: an error that nobody expects
-     * stopped that, and a pass does it.
+     * of a few jobs go to the next ones at once: `passed_on` says how many went so.
      */
     release: (client: Queryable, jobs: readonly FinishedJob[], { passesOn = false } = {}) =>
       first<{

@@ -308,12 +308,13 @@ async function answer(
  * an adoption here.
  */
 function onNotification(
-  { policy, shard, vacant, cancelled, redefined }: Partial<Notification>,
+  { policy, shard, vacant, cancelled, redefined, failed }: Partial<Notification>,
   pid: number | undefined,
   parts: Parts,
 ): void {
   const { bids, heartbeat, connections, releases, loops, cancellations, sweeper } = parts;
   if (redefined) void sweeper.resolve();
+  if (failed !== undefined) loops.failed(policy, failed);
   if (cancelled) void cancellations.look();
   else if (policy === undefined) void cancellations.lookIfRunning();
   if (vacant && bids.mayLead(policy, shard)) heartbeat.within(spreadMs());

@@ -50,7 +50,7 @@ export async function flush(
     const jobs = part.map(({ job }) => job);
     const { left_ids, may_end, passed_on } = await engine.release(client, jobs, { passesOn: passesOn?.() });
     if (may_end !== null) wakes = true;
-    answers.push(passed_on?.some(({ jobs: went }) => went > 0) ? 0 : may_end); // who went has others behind it, who wait for its end
+    answers.push(passed_on ? 0 : may_end); // who went has others behind it, who wait for its end
     passedOn.push(...(passed_on ?? []));
     const left = new Set(left_ids);
     for (const one of part) if (!left.has(one.job.job)) again.delete(one);

@@ -150,12 +150,8 @@ function report(
   durationMs: number,
   { logger, events, failures }: ReleaseContext & { readonly failures: FailureLog },
 ): void {
-  for (const { policy, jobs, failed: error } of passedOn) {
-    if (jobs > 0) emit(events, "dispatchPolicy:admit", { policy, shard: null, count: jobs });
-    if (error === undefined) continue;
-    emit(events, "dispatchPolicy:smallWayFailed", { policy, error });
-    logger.error(`Policy "${policy}": a freed slot was left to the next pass, because of an error: ${error}`);
-  }
+  for (const { policy, jobs } of passedOn)
+    emit(events, "dispatchPolicy:admit", { policy, shard: null, count: jobs });
   if (failure === undefined) {
     failures.succeeded();
     const jobs = group.length - again.length;

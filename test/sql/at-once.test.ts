@@ -182,9 +182,6 @@ const LEFT_TO_A_PASS: Record<string, Refusal> = {
     },
   },
   "the ahead bound is reached": { ahead: 0, when: (it) => poolLives(it, "pool", 0) },
-  "a slot is reserved": {
-    when: set("limiters", { reserved_for: () => "gen_random_uuid()", reserved_until: "infinity" }),
-  },
   "a gate is a shadow": { gates: [{ ...concurrency(3), shadow: true }] },
   "a gate has a share for each worker": { gates: [share(3)] },
   "the policy has a budget": { budget: 10 },

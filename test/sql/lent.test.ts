@@ -39,9 +39,26 @@ test.serial("a test in which the small way failed fails, though a pass did its w
       table(pool, "activity").add({ policy_id: 1, at: new Date(), left_to_pass: { [reason]: 1 } }),
     );
   await leave("arrivals");
-  await t.throwsAsync(leave("failed: 22012 in _mark_one line 7"), {
-    message: /The small way failed.*22012 in _mark_one/,
+  await t.throwsAsync(leave("failed: 22012 in _mark_few line 7"), {
+    message: /no assertion sees.*22012 in _mark_few/,
   });
+});
+
+test.serial("so does a test that leaves a count below zero", async (t) => {
+  const leave = (in_flight: number) =>
+    borrow(({ pool }) =>
+      table(pool, "limiters").add({
+        policy_id: 1,
+        gate: "g",
+        scope_key: "k",
+        kind: "concurrency",
+        breadth: 0,
+        position: 0,
+        in_flight,
+      }),
+    );
+  await leave(0);
+  await t.throwsAsync(leave(-1), { message: /no assertion sees: limiter \d+ has -1 jobs in flight/ });
 });
 
 const CHANGES: Record<string, string> = {

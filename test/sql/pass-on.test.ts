@@ -180,11 +180,7 @@ test("a partition that is eligible goes with the next pass, before a slot is pas
 test("what stops the admission of the next job stops no release", async (t) => {
   const { it, running } = await waiting(t);
   await it.table("partitions").before("update", "raise 'no more'");
-  const { left_ids, may_end, passed_on } = await passOn(it, [running]);
-  t.deepEqual({ left_ids, may_end }, { left_ids: [], may_end: 0 });
-  t.like(passed_on, [{ policy: "p", jobs: 0 }]);
-  const { failed } = passed_on![0] as { failed: string };
-  t.regex(failed, /^P0001 in \w+ line \d+: no more$/);
+  t.deepEqual(await passOn(it, [running]), { left_ids: [], may_end: 0, passed_on: null });
   t.regex(JSON.stringify(await it.table("activity").all()), /"failed: P0001 in \w+ line \d+":1/);
   await it.table("activity").remove();
   t.deepEqual(await it.inFlight(), []);

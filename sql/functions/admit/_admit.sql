@@ -14,11 +14,12 @@
 --   p_shard    null: all shards          p_claim    most partitions to look at
 --   p_now      null: the database clock, read after the locks: when it was read before, a wait let a throttle overrun
 --   p_bounded  keep the policy's jobs in flight just ahead of its workers
+--   p_few      false: not even few jobs go the small way
 --   to_route   arrivals or freed rows wait for the router
 --
 -- It is longer than others, because a pass that meets a locked limiter rolls back and repeats one block: claim to charge.
 create or replace function _admit(
-  p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
+  p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean, p_few boolean default true,
   out claimed int, out admitted int, out denied jsonb, out quarantined int, out next_eligible_at timestamptz,
   out saturated text, out to_route boolean
 ) language plpgsql
@@ -36,6 +37,10 @@ declare
   v_busy jsonb;
   v_locked bigint[] := '{}';
   v_locking boolean := false;
+  v_again boolean := false;
+  v_in_few boolean := false;
+  v_message text;
+  v_context text;
   v_pass record;
 begin
   perform _check_isolation('a tick');
@@ -62,15 +67,16 @@ begin
     return;
   end if;
   if v_policy.paused_until <= v_now then
-    -- Twice only if a limiter could not be locked. One subtransaction has all of it: a row that is locked outside and
-    -- changed inside of one costs a multixact.
-    for v_attempt in 1..2 loop
+    -- More than once only if a limiter could not be locked, or if it is not for the small way. One subtransaction has all of it:
+    -- a row that is locked outside and changed inside of one costs a multixact.
+    loop
+      claimed := 0;
       begin
         v_partition_ids := _claim(v_policy, p_shard, p_claim, v_now);
         exit when v_partition_ids is null;
         claimed := cardinality(v_partition_ids);
-        if v_busy <> '{}' or v_attempt = 2 then
-          v_locked := case when v_attempt = 2
+        if v_busy <> '{}' or v_again then
+          v_locked := case when v_again
             then _lock_available_limiters(
               _limiters_of(v_partition_ids)) else '{}' end;
           -- all partitions use this one, and another pass may have it locked: they stay as they are
@@ -84,7 +90,7 @@ begin
         end if;
         perform _promote(v_partition_ids, v_now);
         v_claimed := _claimed(v_partition_ids);
-        v_locking := v_attempt = 1;   -- in the second try they are locked by now
+        v_locking := not v_again;   -- in the second try they are locked by now
         v_limiters := _lock_limiters_soon(array(
           select distinct u.id from unnest(v_claimed) c cross join unnest(c.limiter_ids) u (id)));
         v_locking := false;
@@ -94,17 +100,39 @@ begin
         -- while this pass waited for the locks, a removal of the policy may have moved its jobs elsewhere
         exit when exists (
           select from policies p where p.id = v_policy.id and p.paused_until > v_now);
-        v_pass := _admit_locked(
-          v_policy, v_claimed, v_limiters, v_now, p_bounded, v_began);
-        claimed := coalesce(v_pass.claimed, claimed);
-        admitted := v_pass.admitted; denied := v_pass.denied;
-        quarantined := v_pass.quarantined; saturated := v_pass.saturated;
-        exit;
-      exception when lock_not_available or deadlock_detected then
-        if not v_locking then
-          raise;
+        v_in_few := p_few and cardinality(v_claimed) <= _few() and v_policy.history_kept_for is null
+          and _left_for(v_policy, v_now) is null;
+        if v_in_few then
+          v_pass := _pass_of_few(v_policy, v_claimed, v_limiters, p_bounded, v_now, v_began);
+        else
+          v_pass := _admit_locked(v_policy, v_claimed, v_limiters, v_now, p_bounded, v_began);
+          claimed := coalesce(v_pass.claimed, claimed);
+          quarantined := v_pass.quarantined;
         end if;
-        v_locking := false;
+        admitted := v_pass.admitted; denied := v_pass.denied; saturated := v_pass.saturated;
+        if saturated = 'workers' and (
+          select _may_end(l, v_now) from limiters l where l.id = v_policy.ahead_limiter_id) = 0 then
+          saturated := 'gate';
+        end if;
+        exit;
+      exception
+        when lock_not_available or deadlock_detected then
+          if not (v_locking or v_in_few) then
+            raise;
+          end if;
+          v_again := v_again or v_locking;
+          p_few := p_few and not v_in_few;
+          v_locking := false; v_in_few := false;
+        when others then
+          if not v_in_few then
+            raise;
+          end if;
+          get stacked diagnostics v_message = message_text, v_context = pg_exception_context;
+          if sqlstate <> 'DPOUT' then
+            perform _left_to_pass(v_policy.id, _left_for_error(sqlstate, v_context), v_message, v_now);
+          end if;
+          p_few := false;
+          v_in_few := false;
       end;
     end loop;
   end if;

@@ -13,6 +13,11 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 declare
   v_pass record;
 begin
+  begin
+    v_pass := _admit(p_policy, p_shard, p_claim, p_now, p_bounded, false);   -- for the plans of the large way
+    raise exception using errcode = 'DPOUT';
+  exception when sqlstate 'DPOUT' then null;
+  end;
   v_pass := _admit(p_policy, p_shard, p_claim, p_now, p_bounded);
   if v_pass.admitted > 0 then
     raise exception using errcode = 'DPOUT';

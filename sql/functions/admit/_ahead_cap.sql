@@ -18,18 +18,33 @@ create or replace function _ahead_cap(
 ) returns int language plpgsql stable as $$
 begin
   return (
-    select case
-      when p.ahead_seconds is null then coalesce(s.slots, 0) + p.ahead
-      else s.assumed
-        + case when (d.seconds <= p.ahead_seconds) is not false and limiter.long_waits_until <= p_now
-          then least(round(p.ahead_seconds * _pace(limiter, s.slots, d.seconds, p_now)), 1e6)::int
-          else 0 end
-        + case when limiter.elsewhere_until > p_now or not s.alike
-          then _waiting_elsewhere(p.id, p.ahead_seconds + 1, p_now) else 0 end
-    end
-    from policies p
-    cross join lateral _worker_slots(p.id) s
-    cross join lateral (select min(d.seconds) as seconds from unnest(limiter.durations) d) d
+    select _ahead_cap_of(limiter, p.ahead, p.ahead_seconds, s.slots, s.alike, p_now)
+    from policies p cross join lateral _worker_slots(p.id) s
     where p.id = limiter.policy_id);
+end
+$$;
+
+-- The bound of _ahead_cap, for worker slots that the caller has counted with _worker_slots.
+create or replace function _ahead_cap_of(
+  limiter limiters, p_ahead int, p_seconds float8, p_slots int, p_alike boolean, p_now timestamptz
+) returns int language plpgsql stable as $$
+declare
+  v_shortest float8;
+  v_duration task_duration;
+  v_cap int := coalesce(p_slots, 100);
+begin
+  if p_seconds is null then
+    return coalesce(p_slots, 0) + p_ahead;
+  end if;
+  foreach v_duration in array limiter.durations loop
+    v_shortest := least(v_shortest, v_duration.seconds);
+  end loop;
+  if (v_shortest <= p_seconds) is not false and limiter.long_waits_until <= p_now then
+    v_cap := v_cap + least(round(p_seconds * _pace(limiter, p_slots, v_shortest, p_now)), 1e6)::int;
+  end if;
+  if limiter.elsewhere_until > p_now or not p_alike then
+    v_cap := v_cap + _waiting_elsewhere(limiter.policy_id, p_seconds + 1, p_now);
+  end if;
+  return v_cap;
 end
 $$;

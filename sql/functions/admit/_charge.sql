@@ -58,10 +58,5 @@ begin
     select case when bool_and((v.lack).kind = 'ahead') then 'workers' else 'gate' end
     from unnest(v_verdicts) v
     where (v.lack).breadth >= 2 and not (v.lack).by_tokens and v.blocked_on is not null having count(*) > 0);
-  if saturated = 'workers' and (
-    select _may_end(l, p_now) from limiters l
-    where l.id = (p_policy).ahead_limiter_id) = 0 then
-    saturated := 'gate';
-  end if;
 end
 $$;

@@ -1,7 +1,7 @@
 -- Marks jobs of the claimed partitions as due whose time has come. It skips locked rows. The head of a partition moves down
--- to them. At most 1,000 per partition and pass.
+-- to them. At most 1,000 per partition and pass. Returns whether there were any.
 create or replace function _promote(p_partition_ids uuid[], p_now timestamptz)
-returns void language plpgsql as $$
+returns boolean language plpgsql as $$
 declare
   v_cts tid[] := array(
     select x.ctid from unnest(p_partition_ids) u (id)
@@ -13,7 +13,7 @@ declare
     ) x);
 begin
   if v_cts = '{}' then
-    return;
+    return false;
   end if;
   with due as (
     update staged_jobs s set due = true, retry_at = null
@@ -28,5 +28,6 @@ begin
   from first f
   where p.id = f.partition_id
     and (f.priority, f.run_at, f.id) < (p.head_priority, p.head_run_at, p.head_id);
+  return true;
 end
 $$;

@@ -14,5 +14,7 @@ create or replace function _gate_cap(
       coalesce(limiter.current_max, (limiter.numbers).initial_max), (numbers).min, (numbers).max, (numbers).initial_max,
       limiter.in_flight)
     when 'ahead' then _ahead_cap(limiter, p_now)
+    when 'throttle' then null
+    else 0   -- of a kind that nobody knows, nothing goes
   end end;
 $$;

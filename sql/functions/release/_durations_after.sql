@@ -6,9 +6,7 @@ create or replace function _durations_after(
 ) returns task_duration[] language plpgsql stable as $$   -- planned as _free_slots
 begin
   return array(
-    select row(t.task_identifier, coalesce(
-        d.seconds + (e.seconds - d.seconds) * (1 - power(0.98, e.jobs)), d.seconds, e.seconds
-      ))::task_duration
+    select _duration_after(t.task_identifier, d.seconds, e.seconds, e.jobs)
     from policy_tasks t
     left join unnest(p_durations) d on d.task = t.task_identifier
     left join (
@@ -18,4 +16,10 @@ begin
     where t.policy_id = p_policy_id and coalesce(d.seconds, e.seconds) is not null
     order by t.task_identifier);
 end
+$$;
+
+-- One of them, after so many jobs ended that took so many seconds on average. It is an expression, so that PostgreSQL inlines it.
+create or replace function _duration_after(task text, before float8, mean float8, jobs bigint)
+returns task_duration language sql immutable as $$
+  select row(task, coalesce(before + (mean - before) * (1 - power(0.98, jobs)), before, mean))::task_duration;
 $$;

@@ -1,15 +1,7 @@
--- The jobs whose success Graphile Worker is recording at this moment, if an ahead bound counts them. Called before the
+-- The jobs whose success Graphile Worker is recording at this moment. Called before the
 -- limiters are locked, so that nobody waits for it. _still_ending checks again which of them are left.
-create or replace function _ends_being_recorded(
-  p_jobs finished_job[], p_limiter_ids bigint[]
-) returns bigint[] language plpgsql as $$
+create or replace function _ends_being_recorded(p_jobs finished_job[]) returns bigint[] language plpgsql as $$
 begin
-  if not exists (
-    select from policies p
-    where p.ahead_limiter_id = any(p_limiter_ids) and coalesce(p.ahead_seconds, p.ahead) is not null
-  ) then
-    return '{}';
-  end if;
   return array(
     select f.job from unnest(p_jobs) f
     cross join lateral (   -- one look at the index for each job

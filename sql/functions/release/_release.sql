@@ -45,18 +45,56 @@ declare
   v_jobs finished_job[];
   v_job_ids bigint[];
   v_limiter_ids bigint[];
+  v_policy_id int;
   v_settles boolean;
   v_fails boolean;
+  v_is_small boolean;   -- few jobs have succeeded, all of one policy, and nothing but their slots is to be looked after
+  v_passes_on boolean := p_passes_on;
+  v_counts_ends boolean;   -- an ahead bound counts jobs that are ending
   v_wakes boolean;
-  v_ending bigint[];
+  v_ending bigint[] := '{}';
   v_left bigint[] := '{}';
   v_free bigint[];
   v_back record;
+  v_turn record;
+  v_one record;
 begin
   perform _check_isolation('a release');
   select coalesce(array_agg(j order by j.job), '{}'), coalesce(array_agg(j.job order by j.job), '{}'),
-    bool_or(j.settled is not null), bool_or(j.retries or not j.ok)
-  into v_jobs, v_job_ids, v_settles, v_fails from _finished(p_jobs) j;
+    bool_or(j.settled is not null), bool_or(j.retries or not j.ok),
+    bool_and(j.ok is true and j.settled is null and j.staged_id is null)
+  into v_jobs, v_job_ids, v_settles, v_fails, v_is_small from _finished(p_jobs) j;
+  v_passes_on := p_passes_on and cardinality(v_job_ids) <= _few();
+  v_is_small := v_is_small and v_passes_on;
+  if v_is_small then
+    select array_agg(distinct u.id), case when min(f.policy_id) = max(f.policy_id) then min(f.policy_id) end
+    into v_limiter_ids, v_policy_id
+    from in_flight_jobs f cross join unnest(f.limiter_ids) u (id) where f.job_id = any(v_job_ids);
+    select coalesce(p.ahead_seconds, p.ahead) is not null into v_counts_ends
+    from policies p
+    where p.id = v_policy_id and p.load_kept_for is null and p.history_kept_for is null and not p.fair_by_work
+      and p.breaker_failures is null and p.unique_for is null
+      and not exists (select from groups)
+      and not exists (select from partitions q where q.probe_job_id = any(v_job_ids))
+      -- ends change an adaptive one; and a job that took another's place has limiters of two policies
+      and not exists (
+        select from limiters l where l.id = any(v_limiter_ids) and (l.current_max is not null or l.policy_id <> p.id));
+    v_is_small := found;
+    if v_is_small then
+      v_turn := _pass_slots_on(
+        v_policy_id, v_limiter_ids, v_jobs, case when v_counts_ends then _ends_being_recorded(v_jobs) else '{}' end, p_now);
+      if v_turn.left_for is null then
+        left_ids := '{}'; is_recorded := v_turn.is_recorded;
+        may_end := case when v_turn.leaves then 0 end;
+        if v_turn.admitted > 0 then
+          passed_on := jsonb_build_array(jsonb_build_object('policy', v_turn.policy, 'jobs', v_turn.admitted));
+        end if;
+        return;
+      end if;
+      v_passes_on := false;
+      perform _left_to_pass(v_policy_id, v_turn.left_for, v_turn.message, coalesce(p_now, clock_timestamp()));
+    end if;
+  end if;
   v_limiter_ids := array(
     select distinct u.id from (
       select distinct f.limiter_ids from in_flight_jobs f
@@ -65,7 +103,11 @@ begin
   if v_settles then
     v_limiter_ids := v_limiter_ids || _throttles_to_settle(v_jobs);
   end if;
-  v_ending := _ends_being_recorded(v_jobs, v_limiter_ids);
+  if exists (
+    select from policies p
+    where p.ahead_limiter_id = any(v_limiter_ids) and coalesce(p.ahead_seconds, p.ahead) is not null) then
+    v_ending := _ends_being_recorded(v_jobs);
+  end if;
   begin
     if v_settles then
       perform _lock_to_settle(v_limiter_ids);
@@ -102,20 +144,36 @@ begin
     v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
   end if;
   begin
-    v_back := _free_slots(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, p_passes_on and cardinality(v_job_ids) <= 8);
+    v_back := _free_slots(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, v_passes_on);
   exception when lock_not_available then
     v_free := array(
       select f.job_id from in_flight_jobs f
       where f.job_id = any(v_job_ids) order by f.job_id for update skip locked);
-    v_back := _free_slots(v_jobs, v_free, v_limiter_ids, v_ending, v_now, p_passes_on and cardinality(v_free) <= 8);
+    v_back := _free_slots(v_jobs, v_free, v_limiter_ids, v_ending, v_now, v_passes_on);
     v_left := v_left || array(
       select f.job_id from in_flight_jobs f
       where f.job_id = any(v_job_ids) and f.job_id <> all (v_free));
   end;
   left_ids := v_left || v_back.left_ids; may_end := v_back.may_end; is_recorded := v_back.is_recorded;
   if v_back.to_pass_on <> '{}' then
-    select h.passed_on, case when h.leaves then 0 else may_end end into passed_on, may_end
-    from _pass_slots_on(v_back.to_pass_on, v_limiter_ids, p_now) h;
+    for v_one in
+      select p.id, p.name, array_agg(l.id) filter (where l.kind <> 'ahead') as ids, array_agg(l.id) as locked_ids
+      from policies p
+      join limiters l on l.policy_id = p.id and (l.id = any(v_back.to_pass_on) or l.kind = 'ahead' and l.id = any(v_limiter_ids))
+      where p.id in (select x.policy_id from limiters x where x.id = any(v_back.to_pass_on)) group by p.id order by p.id
+    loop
+      v_turn := _pass_slots_on(v_one.id, v_one.locked_ids, '{}', '{}', p_now);
+      if v_turn.left_for is not null then
+        insert into freed (policy_id, limiter_id) select v_one.id, u.id from unnest(v_one.ids) u (id);
+        perform _notify(v_one.name);
+        perform _left_to_pass(v_one.id, v_turn.left_for, v_turn.message, v_now);
+      elsif v_turn.admitted > 0 then
+        passed_on := coalesce(passed_on, '[]') || jsonb_build_object('policy', v_one.name, 'jobs', v_turn.admitted);
+      end if;
+      if v_turn.left_for is not null or v_turn.leaves then
+        may_end := 0;
+      end if;
+    end loop;
   end if;
   if v_wakes then
     may_end := 0;

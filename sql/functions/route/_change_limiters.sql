@@ -28,7 +28,7 @@ begin
       _is_window(n.numbers) as is_window
     from jsonb_each(p_changes) c
     cross join lateral (
-      select jsonb_populate_record(null::gate_numbers, c.value -> 'limit') as numbers) n
+      select _valid_numbers(jsonb_populate_record(null::gate_numbers, c.value -> 'limit')) as numbers) n
   ),
   changed as (
     update limiters l set

@@ -50,7 +50,7 @@ begin
   made as (
     insert into limiters (
       policy_id, gate, scope_key, kind, breadth, position, numbers, tokens, refilled_at, current_max, arrival_id, version)
-    select p_policy_id, w.gate, w.scope_key, w.kind, w.breadth, w.position, w.numbers,
+    select p_policy_id, w.gate, w.scope_key, w.kind, w.breadth, w.position, _valid_numbers(w.numbers),
       case when (w.numbers).rate is null then null
         when v_overridden
           then _first_tokens(p_policy_id, w.gate, w.scope_key, w.numbers, w.context, p_now)

@@ -76,9 +76,7 @@ begin
     -- the rest is asked last, because in a busy policy most calls end here
     if p_ends and pg_current_xact_id_if_assigned() is null and current_setting('transaction_isolation') = 'read committed'
       and _goes_at_once(v_policy, clock_timestamp())
-      and exists (select from leases l
-        where l.policy = p_policy and l.expires_at > clock_timestamp())
-      and not _is_to_route(v_policy.id, p_policy) then
+      and exists (select from leases l where l.policy = p_policy and l.expires_at > clock_timestamp()) then
       return query select s.* from _admit_at_once(p_policy, v_generation, p_partitions, p_jobs, null) s;
       if found then
         return;
