@@ -33,7 +33,7 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
   staged_total: counter("Jobs that were added, and retries."),
   admitted_total: counter("Jobs that were admitted."),
   shadow_denied_total: counter("Jobs that went although a shadow gate had no room."),
-  left_to_pass_total: counter("How often a freed slot was left to the next pass, by reason."),
+  left_to_pass_total: counter("How often jobs were left to the next pass, or to the long way, by reason."),
   finished_total: counter("Runs that ended, by outcome. A failed one may be tried again."),
   quarantined_total: counter("Jobs that were quarantined with an error."),
   dropped_total: counter(

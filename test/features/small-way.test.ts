@@ -59,6 +59,6 @@ test("an error that nobody expects is emitted, logged, counted and found, and pa
     /^dispatch_policy_left_to_pass_total\{policy="work",reason="failed: 22012 in _mark_few line \d+"\} \d$/m,
   );
   const found = (await it.utils.doctor()).filter(({ id }) => id === "small-way-failed");
-  t.regex(found[0]?.sentence ?? "", /^Policy "work": \d freed slots? went to the next job late/);
+  t.regex(found[0]?.sentence ?? "", /^Policy "work": \d admissions? took the long way/);
   for (const name of ["activity", "minutes"]) await table(it.pool, name).remove(); // each test that leaves it fails
 });

@@ -195,8 +195,8 @@ const smallWayFailed: Check = async ({ ask }) => {
   return rows.map(({ policy, reason, times }) => ({
     id: "small-way-failed",
     severity: "warning",
-    sentence: `Policy "${policy}": ${counted(times, "freed slot")} went to the next job late within a day, because of an error in this package: ${reason.slice("failed: ".length)}.`,
-    mend: "// please report it, with the line of the log that says so: a freed slot was left to the next pass",
+    sentence: `Policy "${policy}": ${counted(times, "admission")} took the long way within a day, because of an error in this package: ${reason.slice("failed: ".length)}.`,
+    mend: "// please report it, with the line of the log that says so: a job was left to the next pass",
   }));
 };
 
