@@ -4,6 +4,7 @@ import test, { type ExecutionContext } from "ava";
 import { engine } from "../helpers/engine.ts";
 import { seedOf } from "../helpers/random.ts";
 import { sampled } from "../helpers/sampled.ts";
+import { table } from "../helpers/table.ts";
 import { FAULTS, type FaultName, plant } from "./race/faults.ts";
 import { race } from "./race/run.ts";
 import { MOST_IN_ALL, MOST_OF_A_PARTITION, OPTIONS } from "./race/world.ts";
@@ -55,6 +56,9 @@ for (const name of Object.keys(FAULTS) as FaultName[]) {
       const outcome = await race(it, { jobs: JOBS_UNTIL_A_FAULT_SHOWS, seconds: 0, seed: seed + round });
       t.true(outcome.jobs > 100, "it ran");
       problems = outcome.problems;
+      // its traces: each test that leaves them fails
+      for (const name of ["limiters", "partitions", "activity", "minutes"])
+        await table(it.pool, name).remove();
       t.log(`round ${round + 1}: ${problems.join("; ") || "nothing shown"}`);
     }
     t.log(`after ${round} of at most ${MOST_ROUNDS} rounds`);
