@@ -227,6 +227,7 @@ const KINDS: Record<string, (version: number, max: number) => AnyPolicy> = {
 /** A worker whose jobs wait until they may end, and the most that ran at once. */
 async function blocking(t: Test, database: Place, policy: AnyPolicy) {
   const ends = Promise.withResolvers<void>();
+  t.teardown(() => ends.resolve());
   let running = 0;
   let peak = 0;
   const p = async () => {
@@ -237,7 +238,6 @@ async function blocking(t: Test, database: Place, policy: AnyPolicy) {
   };
   const options = { database, policies: [policy], tasks: { p }, worker: { concurrentJobs: 8 } };
   const worker = await startWorker(t, { ...options, preset: NO_HEARTBEAT });
-  t.teardown(() => ends.resolve()); // before the worker is stopped, which waits for its jobs
   await isChecked(worker.log);
   await leads(database, policy);
   return { ...worker, ends, peak: () => peak };
