@@ -1,16 +1,11 @@
 // An add whose job goes at once, beside one that is staged, routed and admitted by a pass, and beside a bare add.
 import { say, timer } from "./timing.ts";
-import { jobsOf, keys, makeWorld } from "./world.ts";
+import { idleWorld, keys } from "./world.ts";
 
 const TURNS = 300;
 
-const world = await makeWorld();
 const names = keys(50);
-await world.stage(jobsOf(names));
-await world.routeAll();
-await world.admit();
-await world.endAll();
-await world.settle();
+const world = await idleWorld(names);
 await world.isLed();
 
 const { time, ratio, figures } = timer(world, ["at once", "stage", "route", "admit", "bare"]);

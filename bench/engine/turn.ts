@@ -2,7 +2,7 @@
 // bare add of as many jobs, and what passes cost that find nothing to do, or few jobs. A release passes its slots on, as in workers with
 // tick loops; what it leaves to a pass is routed and admitted, and counts as `left`.
 import { medians, ratio, say, type Timing } from "./timing.ts";
-import { type BenchGate, jobsOf, keys, makeWorld } from "./world.ts";
+import { type BenchGate, idleWorld, jobsOf, keys, makeWorld } from "./world.ts";
 
 const OWN: BenchGate[] = [
   { gate: "concurrency", kind: "concurrency", scope: "partition", max: 1 },
@@ -67,14 +67,8 @@ for (const jobs of [1, 5, 20])
 
 /** Jobs are staged and routed, and a pass admits them: one of each partition. */
 async function passes(jobs: number, turns: number): Promise<void> {
-  const world = await makeWorld();
   const names = keys(50);
-  await world.stage(jobsOf(names));
-  await world.routeAll();
-  await world.admit();
-  await world.endAll();
-  await world.routeAll();
-  await world.settle();
+  const world = await idleWorld(names);
   const timings: Record<"pass" | "bare", Timing[]> = { pass: [], bare: [] };
   for (let turn = 0; turn < turns; turn++) {
     await world.stage(

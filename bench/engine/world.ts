@@ -41,6 +41,18 @@ export function threeGates({ rate = 1e6, max = 1e6, policyRate = 1e6 } = {}): Be
 export const keys = (count: number, prefix = "partition-"): string[] =>
   Array.from({ length: count }, (_, index) => prefix + index);
 
+/** A policy whose partitions have been admitted from, and have nothing to do. */
+export async function idleWorld(names: readonly string[]): Promise<World> {
+  const world = await makeWorld();
+  await world.stage(jobsOf(names));
+  await world.routeAll();
+  await world.admit();
+  await world.endAll();
+  await world.routeAll();
+  await world.settle();
+  return world;
+}
+
 /** `each` jobs of each key, the keys in turn. */
 export const jobsOf = (names: readonly string[], each = 1): BenchJob[] =>
   Array.from({ length: each }, () => names.map((key) => ({ key }))).flat();

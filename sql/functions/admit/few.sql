@@ -500,8 +500,8 @@ $$;
 --   is_timed    one of them goes on at a time that is known, or at once
 --   wakes       in the places of `p_rooms`: when the router looks at the waiters of that limiter; null: when it is told
 create or replace function _mark_few(
-  p_policy policies, p_claimed claimed[], p_taken int[], p_were_staged boolean, p_were_in_line boolean, p_heads candidate[], p_lacking int[], p_reasons text[],
-  p_rooms room_before[], p_now timestamptz,
+  p_policy policies, p_claimed claimed[], p_taken int[], p_were_staged boolean, p_were_in_line boolean,
+  p_heads candidate[], p_lacking int[], p_reasons text[], p_rooms room_before[], p_now timestamptz,
   out is_timed boolean, out wakes timestamptz[]
 ) language plpgsql as $$
 declare
@@ -527,7 +527,7 @@ begin
     if not v_stays then
       v_next_at := (
         select min(coalesce(s.retry_at, s.run_at)) from staged_jobs s where s.partition_id = v_line.id and not s.due);
-      is_timed := is_timed or v_next_at < 'infinity';
+      is_timed := is_timed or coalesce(v_next_at < 'infinity', false);
     elsif p_lacking[v_at] is not null then
       v_room := p_rooms[p_lacking[v_at]];
       v_until := 'infinity';
