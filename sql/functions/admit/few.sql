@@ -165,8 +165,7 @@ begin
   if cardinality(p_claimed) > 1 then
     v_jobs := array(select j from unnest(v_jobs) j order by j.vt, j.priority, j.run_at, j.staged_id);
   end if;
-  foreach v_job in array v_jobs
-  loop
+  foreach v_job in array v_jobs loop
     v_at := array_position(v_partition_ids, v_job.partition_id);
     continue when v_heads[v_at].staged_id is not null;   -- the one before it stays
     v_line := p_claimed[v_at];
@@ -213,7 +212,7 @@ begin
   admitted := cardinality(v_staged_ids);
   if (p_new).id is not null then
     v_specs := array[_spec_of(p_new, v_admission, v_starts[1])];
-    v_is_long := v_free < 1 and (p_new).task_identifier <> all (v_short_tasks);
+    v_reason := case when v_free < 1 and (p_new).task_identifier <> all (v_short_tasks) then 'long task' end;
   elsif admitted > 0 then
     if (p_policy).history_kept_for is not null then
       v_pasts := _pasts_of(v_staged_ids);
@@ -240,7 +239,6 @@ begin
     v_reason := case when v_found < admitted then 'locked' when v_is_long then 'long task'
       when admitted > 1 and _portion(v_bytes) > 0 then 'large' end;
   end if;
-  v_reason := case when (p_new).id is not null and v_is_long then 'long task' else v_reason end;
   if v_reason is not null then
     raise exception '%', v_reason using errcode = 'DPOUT';
   end if;
@@ -300,7 +298,8 @@ begin
     v_limiters, v_rooms, v_marks.wakes, case when p_freed > 0 then cardinality(p_limiters) else 0 end, v_elsewhere, p_now);
   if (p_policy).load_kept_for is not null then
     load := array(
-      select row((p_policy).id, u.id, p_now, 0, 0, count(*), 0, 0)::load_change from (select (p_claimed[o]).id from unnest(v_owners) o) u (id) group by u.id);
+      select row((p_policy).id, (p_claimed[u.owner]).id, p_now, 0, 0, count(*), 0, 0)::load_change
+      from unnest(v_owners) u (owner) group by u.owner);
   end if;
   if (p_policy).max_pending_in_all is not null then
     perform _count_pending((p_policy).name, -admitted);
