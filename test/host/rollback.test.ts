@@ -309,6 +309,20 @@ for (const [what, version] of Object.entries(KINDS)) {
   });
 }
 
+test("while the leader renews its lease late, limits of another version are not believed", async (t) => {
+  const database = await lentDatabase(t);
+  const version = KINDS["gates by context"]!;
+  const old = await start(t, database, version(1, 6));
+  await leads(database, version(1, 6));
+  const producer = await app(t, database, version(2, 7));
+  const lapses = (seconds: number) =>
+    table(database.pool, "leases").set({ expires_at: () => `clock_timestamp() - interval '${seconds} seconds'` });
+  await lapses(2);
+  t.like(await producer.addJob("p", { k: "a" }), { partition: null });
+  await old.stop();
+  t.like(await producer.addJob("p", { k: "b" }), { partition: "b" }, "it has stepped down");
+});
+
 test("a job that the version in force cannot place waits, and goes as soon as a newer one is in force", async (t) => {
   const database = await lentDatabase(t);
   const keyed = (version: number, name: "k" | "tenant") =>
