@@ -70,14 +70,21 @@ export interface Pass extends TickResult {
   readonly saturated: "gate" | "workers" | null;
 }
 
-/** One tick: works out missing keys, routes arrivals, admits. Each step is a transaction of its own. */
+/**
+ * One tick: works out missing keys, routes arrivals, admits. Few arrivals are routed in the transaction that admits. Else each
+ * step is one of its own.
+ */
 export async function tickOnce(context: TickContext, request: TickRequest): Promise<Pass> {
   const started = performance.now();
   const policy = context.registry.policies.find((one) => one.identifier === request.policy);
   const isKeyed = policy && !policyDefinition(policy).resolvesInSql;
   let keyed = isKeyed ? await keyJobs(context, policy) : 0;
-  const routed = await route(context, request);
-  const admission = await admit(context, request);
+  let admission = request.bounded ? await admit(context, request, true) : undefined;
+  let routed = admission?.routed ?? 0;
+  if (admission === undefined || admission?.routed === null) {
+    routed = await route(context, request);
+    admission = await admit(context, request, false);
+  }
   // its definition needed JavaScript before, or the jobs were another policy's
   if (policy && !isKeyed && admission?.to_key) keyed = await keyJobs(context, policy);
   const drops = admission?.to_tell ? await consumeDrops(context, request.policy) : [];
@@ -200,9 +207,9 @@ async function route(context: TickContext, request: TickRequest): Promise<number
   return (await orBusy(step)) ?? -1;
 }
 
-function admit(context: TickContext, request: TickRequest) {
+function admit(context: TickContext, request: TickRequest, routes: boolean) {
   const step = context.withPgClient((client) =>
-    context.engine.admit(client, { ...request, claim: context.partitionBatchSize }),
+    context.engine.admit(client, { ...request, claim: context.partitionBatchSize, routes }),
   );
   return orBusy(step);
 }

@@ -3,6 +3,11 @@ import { numberOf } from "./rows.ts";
 import { COMMITS_AT_EASE, type Queryable, type Statements } from "./statements.ts";
 
 export interface Admission {
+  /**
+   * How many arrivals the pass has routed, if it was to. -1: another router is at work. Null: nothing has happened, because
+   * many wait for the router, or what it does takes a transaction of its own.
+   */
+  routed: number | null;
   claimed: number;
   admitted: number;
   denied: Record<string, number>;
@@ -43,6 +48,8 @@ export interface PassRequest {
   readonly claim: number;
   readonly now: Date | null;
   readonly bounded: boolean;
+  /** Whether the pass routes few arrivals itself. */
+  readonly routes: boolean;
 }
 
 /** The steps of a pass. */
@@ -57,8 +64,8 @@ export function ticking({ internal, rows, first }: Statements) {
       `select a.*, (extract(epoch from a.next_eligible_at) - extract(epoch from pg_catalog.clock_timestamp()))::float8
          * 1000::float8 as next_in_ms, ${internal}._is_to_key(${parameter(1, "text")}) as to_key,
          ${internal}._is_to_tell(${parameter(1, "text")}) as to_tell, ${COMMITS_AT_EASE}
-       from ${internal}.${step}(${parameters("text", "text", "int", "time", "boolean")}) a`,
-      [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
+       from ${internal}.${step}(${parameters("text", "text", "int", "time", "boolean")}, true, ${parameter(6, "boolean")}) a`,
+      [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded, pass.routes],
     );
     return { ...admission, next_in_ms: numberOf(admission.next_in_ms) };
   }

@@ -343,19 +343,19 @@ export class Engine {
     claim = 50,
     now = null,
     shard = "default",
+    routes = false,
   }: {
     as?: Queryable;
     claim?: number;
     now?: Date | null;
     shard?: string;
+    /** It routes few arrivals before. */
+    routes?: boolean;
   } = {}): Promise<Admitted> {
-    const { rows } = await as.query("select * from dispatch_policy_internal._admit($1, $2, $3, $4, $5)", [
-      this.policy,
-      shard,
-      claim,
-      now,
-      this.#bounded,
-    ]);
+    const { rows } = await as.query(
+      "select * from dispatch_policy_internal._admit($1, $2, $3, $4, $5, true, $6)",
+      [this.policy, shard, claim, now, this.#bounded, routes],
+    );
     return rows[0];
   }
 
@@ -513,6 +513,7 @@ export class Engine {
       "_lock_limiters_soon",
       "_lock_to_settle",
       "_park",
+      "_pass_slots_on",
       "_release",
       ...hand,
     ])

@@ -316,7 +316,9 @@ test("while the leader renews its lease late, limits of another version are not 
   await leads(database, version(1, 6));
   const producer = await app(t, database, version(2, 7));
   const lapses = (seconds: number) =>
-    table(database.pool, "leases").set({ expires_at: () => `clock_timestamp() - interval '${seconds} seconds'` });
+    table(database.pool, "leases").set({
+      expires_at: () => `clock_timestamp() - interval '${seconds} seconds'`,
+    });
   await lapses(2);
   t.like(await producer.addJob("p", { k: "a" }), { partition: null });
   await old.stop();

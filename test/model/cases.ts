@@ -436,6 +436,18 @@ const sharing: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ do: fc.constant("settle" as const) }) },
 );
 
+/** A job of a partition that is known, mostly with the limits that it has. */
+const adding: fc.Arbitrary<Step> = fc
+  .tuple(add, partition, fc.constantFrom(...([0, 0, 1] as const)))
+  .map(([one, partition, definition]): Step => ({ ...one, partitions: [partition], definition }) as Step);
+const BEFORE_KNOWN: readonly Step[] = [
+  {
+    ...{ do: "add", partitions: PARTITIONS, cost: 1, priority: 0, delayMs: null, weight: 1 },
+    ...{ definition: 0, group: 0 },
+  },
+  { do: "tick" },
+];
+
 /** Without a pool there is one share, so the first pool changes nothing. */
 const BEFORE_SHARES: readonly Step[] = [{ do: "pool", name: "first", how: "comes" }];
 
@@ -448,6 +460,8 @@ export interface CaseOptions {
   readonly turns?: boolean;
   /** Jobs that nothing goes before go in the call that adds them. */
   readonly atOnce?: boolean;
+  /** All partitions are known, and few jobs are added at a time: passes route them. */
+  readonly known?: boolean;
   /** Partitions keep strict order, and failed jobs are tried again. */
   readonly strict?: boolean;
   /** Jobs go by their deadlines, and failed ones are tried again. */
@@ -517,6 +531,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
     ...(options.passing || options.strict || options.deadlines ? [turning, turning, turning] : []),
     ...(options.turns ? Array<typeof turn>(12).fill(turn) : []),
     ...(options.atOnce ? Array<typeof goingAtOnce>(24).fill(goingAtOnce) : []),
+    ...(options.known ? Array<typeof adding>(20).fill(adding) : []),
     ...(options.expiring ? [expiring, expiring] : []),
     ...(options.shares ? Array<typeof sharing>(6).fill(sharing) : []),
     ...(options.settling ? [settling, settling] : []),
@@ -529,7 +544,11 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
       : fc.oneof({ weight: 6, arbitrary: step }, ...beside.map((arbitrary) => ({ weight: 1, arbitrary })));
   const steps = fc
     .tuple(add, fc.array(any, { minLength: 3, maxLength: options.steps, size: "max" }))
-    .map(([first, others]) => [...(options.shares ? BEFORE_SHARES : []), first, ...others]);
+    .map(([first, others]) => [
+      ...(options.shares ? BEFORE_SHARES : []),
+      ...(options.known ? BEFORE_KNOWN : [first]),
+      ...others,
+    ]);
   const all = gates.map(([some, others]) => [...some, ...others]);
   const its =
     options.passing || options.turns

@@ -27,12 +27,15 @@ type Way = (typeof WAYS)[number];
 interface Targets {
   /** How many jobs went in the calls that added them. */
   wentAtOnce(): number;
+  /** How many passes routed few arrivals. */
+  routedFew(): number;
   get(way: Way): Promise<Target>;
 }
 
 function targets(t: ExecutionContext, mutant?: MutantName): Targets {
   const made = new Map<Way, Promise<Target>>();
   let went = 0;
+  let few = 0;
   async function make(way: Way): Promise<Target> {
     const { url, pool } = await testDatabase(t);
     const client = new pg.Client({ connectionString: url });
@@ -41,10 +44,11 @@ function targets(t: ExecutionContext, mutant?: MutantName): Targets {
     if (way !== 20)
       await plantIn(client, { name: "a way", of: "_few", from: /select \d+/, to: `select ${way}` });
     if (mutant !== undefined) await plant(client, mutant);
-    return { url, pool, client, cases: 0, onWentAtOnce: () => void went++ };
+    return { url, pool, client, cases: 0, onWentAtOnce: () => void went++, onRoutedFew: () => void few++ };
   }
   return {
     wentAtOnce: () => went,
+    routedFew: () => few,
     get(way) {
       const it = made.get(way) ?? make(way);
       made.set(way, it);
@@ -108,6 +112,15 @@ test.serial("so it does where jobs go in the call that adds them", async (t) => 
   if (process.env.MODEL_PATH === undefined) t.true(it.wentAtOnce() > CASES * 0.1);
 });
 
+test.serial("so it does where passes route few arrivals", async (t) => {
+  t.timeout(TIMEOUT);
+  const it = targets(t);
+  const outcome = await check(it, { known: true }, { numRuns: Math.ceil(CASES * 0.3), ...again() }, [20]);
+  t.false(outcome.failed, inFull(outcome));
+  t.log(`${it.routedFew()} passes did`);
+  if (process.env.MODEL_PATH === undefined) t.true(it.routedFew() > CASES * 0.02);
+});
+
 test.serial(
   "where keyed scopes overlap, nothing goes past a limit and nobody waits for nothing",
   async (t) => {
@@ -162,6 +175,7 @@ async function rowsOf({ client }: Target, policy: string, now: Date): Promise<st
 
 const SAME_ROWS: readonly CaseOptions[] = [
   {},
+  { known: true },
   { byContext: true },
   { calendar: true },
   { held: true, forced: true },
@@ -237,7 +251,9 @@ for (const name of Object.keys(MUTANTS) as MutantName[]) {
     const it = targets(t, name);
     const mutant: Mutant = MUTANTS[name];
     const ways =
-      mutant.turns || mutant.atOnce || mutant.passing || mutant.ofFew ? [20 as const] : [0 as const];
+      mutant.turns || mutant.atOnce || mutant.passing || mutant.known || mutant.ofFew
+        ? [20 as const]
+        : [0 as const];
     const { shownBy, shows } = mutant;
     const known = { ...MUTANT_CASES, numRuns: 1, path: String(shownBy - 1), endOnFailure: true };
     let outcome = await check(it, mutant, known, ways);

@@ -453,6 +453,22 @@ export const MUTANTS = {
     ofFew: true,
     shows: /the first jobs of|jobs admitted|head/,
   },
+  "a pass routes few arrivals without a look at their limits": {
+    shownBy: 11,
+    of: "_route_few",
+    from: /a\.limits = p\.limits/,
+    to: "true",
+    known: true,
+    shows: /tokens|jobs admitted/,
+  },
+  "a pass routes few arrivals without a look at the numbers of shared limiters": {
+    shownBy: 163,
+    of: "_route_few",
+    from: /l\.breadth in \(1, 2\) and/,
+    to: "l.breadth > 9 and",
+    known: true,
+    shows: /tokens|jobs admitted/,
+  },
   "in the small way the fair key does not rise with what went": {
     shownBy: 190,
     of: "_mark_few",

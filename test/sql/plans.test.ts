@@ -210,6 +210,7 @@ test("the first pass of a session that admits jobs is done by each way before, a
       claim: 50,
       now: null,
       bounded: true,
+      routes: false,
     });
     return [admitted, gone];
   };

@@ -9,6 +9,7 @@ import { makeRegistry } from "../../src/policy/registry.ts";
 import { silent } from "../helpers/silent.ts";
 
 const nothing: Admission = {
+  routed: null,
   ...{ claimed: 0, admitted: 0, denied: {}, quarantined: 0, next_eligible_at: null, next_in_ms: null },
   ...{ saturated: null, to_route: false, to_key: false, to_tell: false },
 };
@@ -50,6 +51,19 @@ for (const step of ["route", "admit"] as const) {
       await t.throwsAsync(tickOnce(failing(code), request), { message: "refused" }, code);
   });
 }
+
+test("a pass that has routed few arrivals needs no router before", async (t) => {
+  let asked = "";
+  const context = contextOf({
+    route: async () => t.fail(),
+    admit: async () => {
+      asked += "admit ";
+      return { ...nothing, routed: 2, claimed: 1, admitted: 1 };
+    },
+  });
+  t.like(await tickOnce(context, request), { routed: true, admitted: 1, progress: true, busy: false });
+  t.is(asked, "admit ");
+});
 
 for (const [what, answer, progress] of [
   ["claims nothing", {}, false],

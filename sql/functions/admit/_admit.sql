@@ -15,12 +15,14 @@
 --   p_now      null: the database clock, read after the locks: when it was read before, a wait let a throttle overrun
 --   p_bounded  keep the policy's jobs in flight just ahead of its workers
 --   p_few      false: not even few jobs go the small way
+--   p_routes   few arrivals are routed here as well, see _route_few
+--   routed     how many that were, or -1. Null: nothing has happened, the caller routes first, and comes again
 --   to_route   arrivals or freed rows wait for the router
 --
 -- It is longer than others, because a pass that meets a locked limiter rolls back and repeats one block: claim to charge.
 create or replace function _admit(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean, p_few boolean default true,
-  out claimed int, out admitted int, out denied jsonb, out quarantined int, out next_eligible_at timestamptz,
+  p_routes boolean default false, out routed int, out claimed int, out admitted int, out denied jsonb, out quarantined int, out next_eligible_at timestamptz,
   out saturated text, out to_route boolean
 ) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
@@ -65,6 +67,12 @@ begin
     next_eligible_at := v_now + interval '100 milliseconds';
     to_route := _is_to_route(v_policy.id, p_policy);
     return;
+  end if;
+  if p_routes then
+    routed := _route_few(v_policy, p_bounded, v_now);
+    if routed is null then
+      return;
+    end if;
   end if;
   if v_policy.paused_until <= v_now then
     -- More than once only if a limiter could not be locked, or if it is not for the small way. One subtransaction has all of it:

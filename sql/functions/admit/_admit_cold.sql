@@ -6,7 +6,7 @@
 -- What it costs: ids of Graphile Worker's jobs are left out, as by any transaction that is rolled back.
 create or replace function _admit_cold(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
-  out claimed int, out admitted int, out denied jsonb, out quarantined int, out next_eligible_at timestamptz,
+  p_few boolean, p_routes boolean, out routed int, out claimed int, out admitted int, out denied jsonb, out quarantined int, out next_eligible_at timestamptz,
   out saturated text, out to_route boolean
 ) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
@@ -14,15 +14,15 @@ declare
   v_pass record;
 begin
   begin
-    v_pass := _admit(p_policy, p_shard, p_claim, p_now, p_bounded, false);   -- for the plans of the large way
+    v_pass := _admit(p_policy, p_shard, p_claim, p_now, p_bounded, false, p_routes);   -- for the plans of the large way
     raise exception using errcode = 'DPOUT';
   exception when sqlstate 'DPOUT' then null;
   end;
-  v_pass := _admit(p_policy, p_shard, p_claim, p_now, p_bounded);
+  v_pass := _admit(p_policy, p_shard, p_claim, p_now, p_bounded, p_few, p_routes);
   if v_pass.admitted > 0 then
     raise exception using errcode = 'DPOUT';
   end if;
-  claimed := v_pass.claimed; admitted := v_pass.admitted; denied := v_pass.denied; quarantined := v_pass.quarantined;
+  routed := v_pass.routed; claimed := v_pass.claimed; admitted := v_pass.admitted; denied := v_pass.denied; quarantined := v_pass.quarantined;
   next_eligible_at := v_pass.next_eligible_at; saturated := v_pass.saturated; to_route := v_pass.to_route;
 exception when sqlstate 'DPOUT' then null;
 end
