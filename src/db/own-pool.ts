@@ -9,6 +9,8 @@ import type { Patience } from "./patience.ts";
 export interface OwnPoolOptions extends HostConnections {
   /** The most connections. */
   readonly max: number;
+  /** How many callbacks go to the host's pool while all connections are in use. Further ones wait for a connection. Default: none. */
+  readonly beside?: number;
   /** How long a callback may take, with connecting. */
   readonly patience: Patience;
   /** Ends a statement in the host's pool, by the process id of its backend. */
@@ -28,19 +30,31 @@ const ENDS_WITHIN_MS = 500;
  * plans large statements for itself, which takes ten times as long as running them: in the host's pool nearly every statement
  * would meet another backend.
  *
- * Connections are made when they are needed. While none can be made, the host's pool is used, by as many callbacks at once.
+ * Connections are made when they are needed. While none can be made, the host's pool is used, by as many callbacks at once. With
+ * `beside` it is also used while all of them are in use.
  *
  * However slow the database is, there are not more of them. The server ends a statement before it is given up here. One that
  * was given up all the same, because the server was silent, is ended before the next begins.
  */
-export function makeOwnPool({ max, patience, cancel, onFallback, ...host }: OwnPoolOptions) {
+export function makeOwnPool({ max, beside = 0, patience, cancel, onFallback, ...host }: OwnPoolOptions) {
   let pool: pg.Pool | null | undefined;
   let closed = false;
   let fellBack = false;
+  let inUse = 0;
+  let besides = 0;
   let borrowed = 0;
   const backends = makeBackends();
 
   async function run<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    if (inUse >= max && besides < beside) {
+      besides++;
+      return borrow(callback).finally(() => besides--);
+    }
+    inUse++;
+    return runHere(callback).finally(() => inUse--);
+  }
+
+  async function runHere<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     let client: pg.PoolClient | null | undefined;
     try {
       const done = await within(patience, async (isOver) => {
@@ -87,8 +101,9 @@ export function makeOwnPool({ max, patience, cancel, onFallback, ...host }: OwnP
     client.release(error instanceof NoAnswerError);
   }
 
-  function borrow<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
-    if (borrowed >= max) throw new Error("what was given up in the host's pool has not ended");
+  async function borrow<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    if (borrowed >= Math.max(max, beside))
+      throw new Error("what was given up in the host's pool has not ended");
     const borrowing = <R>(use: (client: pg.PoolClient) => Promise<R>): Promise<R> => {
       borrowed++;
       return host.withPgClient(use).finally(() => borrowed--);

@@ -4,8 +4,8 @@ import { makeOwnPool, type OwnPool } from "../db/own-pool.ts";
 import { makePatience } from "../db/patience.ts";
 import type { PoolContext } from "./pool-context.ts";
 
-/** A second one is made only if two loops tick at once. So a tick that waits for a lock does not stop the loop of another policy. */
-const TICK_CONNECTIONS = 2;
+/** So many ticks and sweeps go to the host's pool while another one has the connection. It may wait for a lock for seconds. */
+const BESIDE = 2;
 /** A heartbeat may take this part of the time after which a silent pool counts as dead, within these bounds. */
 const BEAT_PARTS = 6;
 const SHORTEST_BEAT_MS = 1000;
@@ -17,8 +17,8 @@ export type PoolConnections = ReturnType<typeof makeConnections>;
 
 /**
  * The connections of a worker pool beside the host's. A tick may wait for a lock for seconds, and then every job that ends
- * would keep its slot as long. So heartbeats, ticks, releases and sweeps have connections of their own. Each is made when
- * it is first needed: a worker that does not lead has one for heartbeats and one for releases.
+ * would keep its slot as long. So there is one for heartbeats, one for releases, and one for ticks and sweeps. Each is made when
+ * it is first needed: a worker that does not lead has the first two.
  *
  * All have deadlines. After one that was too short the next is longer, so that a slow machine is only slow.
  */
@@ -32,22 +32,22 @@ export function makeConnections({ withPgClient, pgPool, engine, settings, logger
       logger.warn(`No connection for heartbeats, using the pool's: ${error.message}`, { error }),
   });
   const cancel = (pid: number) => beats.run((client) => engine.cancel(client, pid));
-  const [ticks, releases, sweeps] = [TICK_CONNECTIONS, 1, 1].map((max) =>
-    makeOwnPool({ withPgClient, pgPool, max, patience: workPatience(), cancel }),
-  ) as [OwnPool, OwnPool, OwnPool];
+  const own = { withPgClient, pgPool, max: 1, cancel };
+  const releases = makeOwnPool({ ...own, patience: workPatience() });
+  const ticks = makeOwnPool({ ...own, beside: BESIDE, patience: workPatience() });
   const timed = ({ run }: OwnPool): WithPgClient =>
     oneShot ? withDeadline(withPgClient, workPatience(), cancel) : (run as WithPgClient);
   return {
     /** For heartbeats, and for what must not wait behind other work. */
     forBeats: beats.run,
+    /** And for sweeps. */
     forTicks: timed(ticks),
     /** For the ends of jobs, one group at a time. */
     forReleases: timed(releases),
-    forSweeps: timed(sweeps),
     /** Whether the backend with this process id serves this pool's releases. */
     releasesBy: (pid: number): boolean => releases.owns(pid),
     close(): void {
-      for (const pool of [beats, ticks, releases, sweeps]) pool.close();
+      for (const pool of [beats, ticks, releases]) pool.close();
     },
   };
 }

@@ -110,7 +110,7 @@ function makeParts(context: PoolContext) {
   const { engine, settings, events, logger, poolId, oneShot } = context;
   const life = makeLife();
   const connections = makeConnections(context);
-  const { forTicks, forReleases, forSweeps } = connections;
+  const { forTicks, forReleases } = connections;
   const { registry, partitionBatchSize } = settings;
   const ticks: TickContext = {
     ...{ withPgClient: forTicks, engine, registry, events, logger },
@@ -143,7 +143,7 @@ function makeParts(context: PoolContext) {
   const onSwept = () => loops.nudge();
   const sweeper = makeSweeper(
     {
-      ...{ withPgClient: forSweeps, engine, events, logger, poolId, registry },
+      ...{ withPgClient: forTicks, engine, events, logger, poolId, registry },
       ...{ sweepIntervalMs, ages: settings, onSwept },
     },
     life,
@@ -184,7 +184,7 @@ function makeParts(context: PoolContext) {
     );
   const ownership = makeOwnership({ silence, life, beat: heartbeat.now, keeps });
   const { fetching } = context;
-  const adoption = makeAdoption({ withPgClient: forSweeps, engine, events, logger, life, fetching });
+  const adoption = makeAdoption({ withPgClient: forTicks, engine, events, logger, life, fetching });
   const ends = makeJobEnds(releases, { withPgClient: forReleases, engine, logger, events });
   return {
     life,

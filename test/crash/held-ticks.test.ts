@@ -89,6 +89,10 @@ test("ticks of two policies that are held for longer than their deadline delay n
       const last = await beatAt();
       await until("another heartbeat", async () => (await beatAt()) > last);
     }
+    const { rows: backends } = await pool.query(
+      "select pid from pg_stat_activity where datname = current_database() and backend_type = 'client backend'",
+    );
+    t.is(backends.filter(({ pid }) => !hostPids.has(pid)).length, 3, "connections beside the host's pool");
     await until("two more sweeps", () => sweeps >= swept + 2);
     t.is((await pool.query(HELD_TICKS)).rowCount, NAMES.length, "the ticks were held all the while");
   }

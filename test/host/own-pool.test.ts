@@ -48,6 +48,38 @@ test("callbacks that come at once run one after another, on one connection", asy
   t.deepEqual(steps, ["one begins", "one ends", "other begins", "other ends"]);
 });
 
+test("while the connection is in use so many callbacks go to the host's pool, and further ones wait", async (t) => {
+  const { pool } = await testDatabase(t);
+  let lent = 0;
+  const own = makeOwnPool({
+    withPgClient: async (callback) => {
+      lent++;
+      const client = await pool.connect();
+      return callback(client).finally(() => client.release());
+    },
+    ...{ pgPool: pool, max: 1, beside: 1, patience: makePatience(10_000, 10_000) },
+    onFallback: (error) => t.fail(error.message),
+  });
+  t.teardown(own.close);
+  const ends = Promise.withResolvers<void>();
+  const pidOf = (before: Promise<void> = Promise.resolve()) =>
+    own.run(async (client) => {
+      const { rows } = await client.query(PID);
+      await before;
+      return rows[0].pid as number;
+    });
+  const its = await pidOf();
+  const held = pidOf(ends.promise);
+  const beside = await pidOf();
+  t.not(beside, its);
+  const borrowed = pidOf(ends.promise);
+  const waiting = pidOf();
+  t.is(await Promise.race([waiting, delay(100)]), undefined);
+  ends.resolve();
+  t.deepEqual([await held, await borrowed, await waiting], [its, beside, its]);
+  t.is(lent, 2);
+});
+
 test("a statement that the database refuses leaves its connection to the next", async (t) => {
   const { own, pid } = await oneConnection(t);
   const before = await pid();
