@@ -117,7 +117,7 @@ test("a job that was added past its policy starts although its shadow gates are 
     gates: [concurrency<Ctx>({ max: 0, shadow }), throttle<Ctx>({ rate: 0, per: "1 hour", shadow })],
   });
   const ran: string[] = [];
-  await it.worker({ tasks: { p: (_, { job }) => void ran.push(job.id) }, loop: false });
+  await it.worker({ tasks: { p: (_, { job }) => void ran.push(job.id) } });
   await it.rows(`select graphile_worker.add_job('p', '{"key": "a"}')`);
   await until("it ran", () => ran.length === 1);
   t.is(await it.staged(), 0);

@@ -7,7 +7,8 @@
 --   p_claimed    partitions that the caller has locked. Their jobs whose time has come are due
 --   p_limiters   limiters that the caller has locked. It may have freed slots of them in memory: each is written once, here
 --   p_freed      of how many jobs it has; null: no slot came free, and the partitions were eligible
---   p_new        the one job that is to go, which nobody has staged, of the one claimed partition, where none is due; null: staged ones
+--   p_new        the one job that is to go, which nobody has staged, of the one claimed partition, where none is due; null: staged ones.
+--                Its parked_job_id: Graphile Worker has it already, and has started it
 --   saturated    as in _charge
 --   waits        how many seconds each job has waited
 --   load         what the caller records of the load, see _record_load
@@ -107,7 +108,7 @@ begin
     end if;
     v_reason := case when v_room.reserved_for is not null then 'reserved'
       when v_room.shadow_slots is not null or v_room.shadow_tokens is not null then 'shadow'
-      when v_room.share is not null then 'per worker' end;
+      when v_room.share is not null and (p_new).parked_job_id is null then 'per worker' end;
     if v_reason is not null then
       raise exception '%', v_reason using errcode = 'DPOUT';
     end if;
@@ -118,12 +119,12 @@ begin
       raise exception '%', v_reason using errcode = 'DPOUT';
     end if;
   end loop;
-  if v_workers.tasks > 1 then
+  if v_workers.tasks > 1 and p_bounded then
     select s.short_tasks, s.free + coalesce(p_freed, 0) into v_short_tasks, v_free from _slots_for_long_jobs(p_policy, p_now) s;
   end if;
 
   -- in the order of their virtual times, see _rank
-  if v_jobs_staged > _few() and v_most > _few() then
+  if (p_new).id is null and v_jobs_staged > _few() and v_most > _few() then
     foreach v_line in array p_claimed loop   -- most that may go: many are found here, before any work
       v_can := least(v_line.staged, (p_policy).batch_size);
       foreach v_id in array v_line.limiter_ids loop
@@ -210,7 +211,14 @@ begin
   end loop;
 
   admitted := cardinality(v_staged_ids);
-  if (p_new).id is not null then
+  if (p_new).parked_job_id is not null then
+    insert into in_flight_jobs (
+      job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
+    select j.id, (p_new).id, v_admission, j.revision, (p_policy).id, (p_new).partition_id, v_slots, (p_new).cost,
+      _work_of(p_policy, v_line.mean_work), p_now
+    from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = (p_new).parked_job_id;
+    v_reason := case when not found then 'locked' end;
+  elsif (p_new).id is not null then
     v_specs := array[_spec_of(p_new, v_admission, v_starts[1])];
     v_reason := case when v_free < 1 and (p_new).task_identifier <> all (v_short_tasks) then 'long task' end;
   elsif admitted > 0 then
@@ -242,7 +250,7 @@ begin
   if v_reason is not null then
     raise exception '%', v_reason using errcode = 'DPOUT';
   end if;
-  if admitted > 0 then
+  if cardinality(v_specs) > 0 then
     insert into in_flight_jobs (
       job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, sort_at, admitted_at)
     select j.id, x.staged_id, v_admission, j.revision, (p_policy).id, (p_claimed[x.owner]).id, x.slots::bigint[], x.cost,
@@ -301,10 +309,10 @@ begin
       select row((p_policy).id, (p_claimed[u.owner]).id, p_now, 0, 0, count(*), 0, 0)::load_change
       from unnest(v_owners) u (owner) group by u.owner);
   end if;
-  if (p_policy).max_pending_in_all is not null then
+  if (p_policy).max_pending_in_all is not null and (p_new).id is null then
     perform _count_pending((p_policy).name, -admitted);
   end if;
-  if (p_policy).history_kept_for is not null then
+  if (p_policy).history_kept_for is not null and (p_new).id is null then
     perform _record_reasons((p_policy).id, v_partition_ids, p_now, false);
     perform _record_admissions(v_pasts, array(
       select row(f.job_id, f.staged_id, true, false, f.revision, false, false)::admission

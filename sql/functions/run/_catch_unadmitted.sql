@@ -18,7 +18,7 @@
 --   p_payload     its payload, apart: as a part of other JSON, PostgreSQL refuses some texts that it stores alone. Null: JavaScript
 --                 may have rounded a number in it, so a copy gets what Graphile Worker stores
 --   p_unmanaged   enforce: it runs at once if it overtakes nobody and every gate has room for it, else it is copied
---                   and admitted in its turn;
+--                   and admitted in its turn. Shadow gates and reserved slots are left to a pass, too;
 --                 run: it runs at once, past the gates, and counts in flight;
 --                 reject: it is copied and quarantined, until somebody reschedules or removes it
 --

@@ -3,7 +3,7 @@
 --
 -- The danger: the old job may have run and failed, and nothing tells, because Graphile Worker has overwritten its row. The
 -- new one would run for its tokens, and in spite of the hold that its failure has set. The cure: it does not inherit where
--- tokens are paid or where its partition is stopped. There _admit_on_the_spot decides.
+-- tokens are paid or where its partition is stopped. There _admit_few decides.
 create or replace function _inherit_slot(
   p_policy policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
   p_now timestamptz

@@ -92,6 +92,24 @@ test("a native job that replaces an admitted one of its own partition runs in th
   t.is(await countOf(it, "a"), 0);
 });
 
+test("so does one that pays tokens, where the cap is below what runs by now and its row has been touched since", async (t) => {
+  const it = await engine(t, { gates: [throttle(5, { per: 360_000 }), concurrency(2)] });
+  await it.stage("a", { jobKey: "k" });
+  await it.stage("a");
+  await it.passes();
+  await it.pool.query(`select * from dispatch_policy.set_limit('p', 'concurrency', '{"max": 1}')`);
+  const fetched = await fetchJob(it, await addPast(it, { key: "k" }));
+  await it.pool.query("select graphile_worker.add_job('p', job_key => 'k', job_key_mode => 'unsafe_dedupe')");
+  const { verdict, admission } = await startJob(it, fetched);
+  t.is(verdict, "admitted");
+  t.is(await countOf(it, "a"), 2);
+  t.is(await tokensOf(it), 2);
+  t.is(await it.wrongCounters(), 0);
+  await completeJob(it, fetched.id);
+  await it.release([{ job: fetched.id, attempt: 1, admission } as never]);
+  t.is(await countOf(it, "a"), 1);
+});
+
 test("the successor of a job that failed, and is not released yet, pays its own tokens", async (t) => {
   const it = await engine(t, { gates: [throttle(2, { per: 36_000 }), concurrency(2)] });
   const { id } = await running(it, "a", { jobKey: "k" });
