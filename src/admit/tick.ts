@@ -81,9 +81,9 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
   let keyed = isKeyed ? await keyJobs(context, policy) : 0;
   let admission = request.bounded ? await admit(context, request, true) : undefined;
   let routed = admission?.routed ?? 0;
-  if (admission === undefined || admission?.routed === null) {
+  if (!admission || admission.routed === null) {
     routed = await route(context, request);
-    admission = await admit(context, request, false);
+    if (admission !== null) admission = await admit(context, request, false); // null: it was busy
   }
   // its definition needed JavaScript before, or the jobs were another policy's
   if (policy && !isKeyed && admission?.to_key) keyed = await keyJobs(context, policy);

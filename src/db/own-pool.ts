@@ -9,7 +9,7 @@ import type { Patience } from "./patience.ts";
 export interface OwnPoolOptions extends HostConnections {
   /** The most connections. */
   readonly max: number;
-  /** How many callbacks go to the host's pool while all connections are in use. Further ones wait for a connection. Default: none. */
+  /** How many callbacks go to the host's pool while all connections stay in use. Further ones wait for a connection. Default: none. */
   readonly beside?: number;
   /** How long a callback may take, with connecting. */
   readonly patience: Patience;
@@ -21,6 +21,9 @@ export interface OwnPoolOptions extends HostConnections {
 
 /** A statement, connecting and a wait for a lock end in the server and in pg before they are given up here. */
 const SERVERS_PART = 0.8;
+
+/** For so long all own connections must be in use before the host's pool is. */
+const BESIDE_AFTER_MS = 50;
 
 /** How long to wait until a backend that is told to end has ended. */
 const ENDS_WITHIN_MS = 500;
@@ -41,17 +44,30 @@ export function makeOwnPool({ max, beside = 0, patience, cancel, onFallback, ...
   let closed = false;
   let fellBack = false;
   let inUse = 0;
+  let onFree = Promise.withResolvers<void>();
   let besides = 0;
   let borrowed = 0;
   const backends = makeBackends();
 
   async function run<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    if (beside > 0) await aMomentForOwn();
     if (inUse >= max && besides < beside) {
       besides++;
       return borrow(callback).finally(() => besides--);
     }
     inUse++;
-    return runHere(callback).finally(() => inUse--);
+    return runHere(callback).finally(() => {
+      inUse--;
+      onFree.resolve();
+      onFree = Promise.withResolvers();
+    });
+  }
+
+  /** Mostly an own connection is free again in milliseconds, and the host's pool may be exhausted. */
+  async function aMomentForOwn(): Promise<void> {
+    const until = performance.now() + BESIDE_AFTER_MS;
+    for (let left = BESIDE_AFTER_MS; inUse >= max && left > 0; left = until - performance.now())
+      await inTime(onFree.promise, left);
   }
 
   async function runHere<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
@@ -128,6 +144,12 @@ export function makeOwnPool({ max, beside = 0, patience, cancel, onFallback, ...
 }
 
 export type OwnPool = ReturnType<typeof makeOwnPool>;
+
+function inTime(promise: Promise<void>, ms: number): Promise<void> {
+  const { promise: isOver, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, ms);
+  return Promise.race([promise, isOver]).finally(() => clearTimeout(timer));
+}
 
 /** A pool that keeps its connections. */
 function makePool(settings: pg.PoolConfig): pg.Pool {

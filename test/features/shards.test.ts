@@ -262,7 +262,7 @@ for (const [what, named] of [
 test("a worker pool passes on what its ticks say of single shards, to their loops alone, and nothing of its releases", async (t) => {
   const { pool } = await testDatabase(t);
   const real = makeEngine("dispatch_policy");
-  const routed: (string | null)[] = [];
+  const looked: (string | null)[] = [];
   let ticking = 0;
   let releasing = 0;
   const pidOf = (client: unknown) => (client as { processID: number }).processID;
@@ -277,10 +277,10 @@ test("a worker pool passes on what its ticks say of single shards, to their loop
     pgPool: pool,
     engine: {
       ...real,
-      route: (client, step) => {
+      admit: (client, pass) => {
         ticking = pidOf(client);
-        routed.push(step.shard);
-        return real.route(client, step);
+        looked.push(pass.shard);
+        return real.admit(client, pass);
       },
       release: (client, jobs) => {
         releasing = pidOf(client);
@@ -296,7 +296,7 @@ test("a worker pool passes on what its ticks say of single shards, to their loop
     await runtime.stepDown();
     await runtime.close();
   });
-  await until("both loops have looked", () => routed.includes("eu") && routed.includes("us"));
+  await until("both loops have looked", () => looked.includes("eu") && looked.includes("us"));
   const ended = {
     ...{ policy: noGates, admission: "0", ownsSlot: true, stagedId: null, lagMs: null, startedAt: 0 },
     settlement: { settled: undefined },
@@ -304,17 +304,17 @@ test("a worker pool passes on what its ticks say of single shards, to their loop
   };
   await runtime.release({ id: "1", attempts: 1, max_attempts: 25 } as Job, ended, null);
   // The beat that starts the loops nudges them as well, and a loop that is nudged may wait for a connection before it
-  // routes. On a busy machine that took more than 100 ms.
-  for (let seen = -1; seen !== routed.length; await delay(500)) seen = routed.length; // until they rest
-  routed.length = 0;
+  // looks. On a busy machine that took more than 100 ms.
+  for (let seen = -1; seen !== looked.length; await delay(500)) seen = looked.length; // until they rest
+  looked.length = 0;
 
   runtime.onNotification({ policy: "p" }, releasing); // it would have nudged all loops, had anybody waited
   runtime.onNotification({ policy: "p", shard: "us" }, ticking);
-  await until("it has looked", () => routed.length > 0);
+  await until("it has looked", () => looked.length > 0);
   runtime.onNotification({ policy: "other" }, releasing);
   runtime.onNotification({ policy: "p", shard: "eu" }, ticking);
-  await until("the other one has looked", () => routed.length > 1);
-  t.deepEqual(routed, ["us", "eu"]);
+  await until("the other one has looked", () => looked.length > 1);
+  t.deepEqual(looked, ["us", "eu"]);
 });
 
 function withClientOf(pool: pg.Pool): WithPgClient {

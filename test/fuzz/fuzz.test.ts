@@ -103,11 +103,14 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
   };
   const tick = async () => {
     await world.keyJobs();
-    await it.route(pool, null, { most: random.pick([10_000, 3]) }); // of a full batch, half are the newest arrivals
-    const { quarantined } = await it.admit({
-      ...{ as: pool, claim: 1 + random.below(9), shard: random.pick(world.shards) },
-    });
-    counts.quarantined = (counts.quarantined ?? 0) + quarantined;
+    const pass = { as: pool, claim: 1 + random.below(9), shard: random.pick(world.shards) };
+    // half of them as a tick loop does
+    let done = random.chance(0.5) ? await it.admit({ ...pass, routes: true, bounded: true }) : null;
+    if (!done || done.routed === null) {
+      await it.route(pool, null, { most: random.pick([10_000, 3]) }); // of a full batch, half are the newest arrivals
+      done = await it.admit(pass);
+    } else counts.routedInPasses = (counts.routedInPasses ?? 0) + Math.max(done.routed, 0);
+    counts.quarantined = (counts.quarantined ?? 0) + done.quarantined;
   };
   const sweep = async () => {
     const { rows } = await pool.query("select * from dispatch_policy_internal._sweep_in_flight('300 ms')");

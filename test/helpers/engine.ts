@@ -152,6 +152,8 @@ export interface StageOptions {
 }
 
 export interface Admitted {
+  /** How many arrivals it routed; -1: another router was at work; null: it left all to the router, or was not to route. */
+  readonly routed: number | null;
   readonly claimed: number;
   readonly admitted: number;
   readonly denied: Record<string, number>;
@@ -344,6 +346,7 @@ export class Engine {
     now = null,
     shard = "default",
     routes = false,
+    bounded = this.#bounded,
   }: {
     as?: Queryable;
     claim?: number;
@@ -351,10 +354,11 @@ export class Engine {
     shard?: string;
     /** It routes few arrivals before. */
     routes?: boolean;
+    bounded?: boolean;
   } = {}): Promise<Admitted> {
     const { rows } = await as.query(
       "select * from dispatch_policy_internal._admit($1, $2, $3, $4, $5, true, $6)",
-      [this.policy, shard, claim, now, this.#bounded, routes],
+      [this.policy, shard, claim, now, bounded, routes],
     );
     return rows[0];
   }

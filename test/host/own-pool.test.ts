@@ -73,6 +73,7 @@ test("while the connection is in use so many callbacks go to the host's pool, an
   const beside = await pidOf();
   t.not(beside, its);
   const borrowed = pidOf(ends.promise);
+  await until("it has a client of the host's pool", () => lent === 2);
   const waiting = pidOf();
   t.is(await Promise.race([waiting, delay(100)]), undefined);
   ends.resolve();

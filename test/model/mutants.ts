@@ -461,11 +461,11 @@ export const MUTANTS = {
     known: true,
     shows: /tokens|jobs admitted/,
   },
-  "a pass routes few arrivals without a look at the numbers of shared limiters": {
+  "a pass routes few arrivals without a look at the numbers of limiters": {
     shownBy: 163,
     of: "_route_few",
-    from: /l\.breadth in \(1, 2\) and/,
-    to: "l.breadth > 9 and",
+    from: /and _numbers_differ\(l, g\.value\)/,
+    to: "and false",
     known: true,
     shows: /tokens|jobs admitted/,
   },

@@ -9,7 +9,7 @@ begin
   return exists (
     select from leases l
     join workers w on w.pool_id = l.holder
-    where l.policy = (p_policy).name and l.expires_at > clock_timestamp() - interval '30 seconds'
+    where l.policy = (p_policy).name and not w.ended and l.expires_at > clock_timestamp() - interval '30 seconds'
       and w.definitions #>> array[(p_policy).name, 'hash'] = (p_policy).definition_hash);
 end
 $$;

@@ -7,7 +7,7 @@
 -- If partitions wait for the ahead bound, the workers have enough to do, and jobs go in numbers, by passes.
 --
 -- It takes nobody's turn. So all is left to the next pass if that would find work before these: arrivals, which may bring an
--- earlier job or other limits, partitions that are eligible, or those that wait for another limiter that has room. So it is
+-- earlier job or other limits, partitions that are eligible, or those that go before and wait for another of their limiters. So it is
 -- with whatever _admit_few does not know. Then nothing of this has happened, and the caller frees the slots with _free_slots, or
 -- leaves a freed row for each limiter.
 --

@@ -1,7 +1,8 @@
 -- The content of these arrivals, one row for each partition.
 create or replace function _arrivals_by_partition(
   p_arrivals arrivals[]
-) returns news[] language plpgsql stable as $$   -- planned as _route_partitions
+) returns news[] language plpgsql stable
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _route_partitions
 begin
   return array(
     select row(

@@ -16,8 +16,8 @@ begin
   if not (p_policy).enabled or (p_policy).max_pending_in_all is not null
     or exists (select from freed f where f.policy_id = (p_policy).id)
     or exists (
-      select from overrides o
-      where o.policy_id = (p_policy).id and (least(o.announce_at, o.announce_again_at) <= p_now or o.to_announce <> '{}'))
+      select from overrides o where o.policy_id = (p_policy).id and least(o.announce_at, o.announce_again_at) <= p_now)
+    or exists (select from overrides o where o.policy_id = (p_policy).id and o.to_announce <> '{}')
     or _limiters_to_wake(p_policy, p_now, 1, p_bounded) <> '{}' then
     return null;
   elsif not exists (select from arrivals a where a.policy = (p_policy).name) then
@@ -25,18 +25,18 @@ begin
   elsif not _try_lock_turn((p_policy).id, 'route') then
     return -1;
   end if;
-  select array_agg(a.id) as ids, array_agg(distinct a.partition_id) as partition_ids, sum(a.jobs) as jobs,
-    bool_and(a.pause is null and a.outcome is null and a.limits = p.limits and a.context = p.context) as are_known
+  select array_agg(a.id) as ids, array_agg(distinct a.partition_id) as partition_ids, sum(a.jobs) filter (where a.jobs > 0) as jobs,
+    bool_and(coalesce(a.pause is null and a.outcome is null and a.limits = p.limits and a.context = p.context, false)) as are_known
   into v_there
   from (select * from arrivals x where x.policy = (p_policy).name order by x.id limit _few() + 1) a
   left join partitions p on p.id = a.partition_id;
   if v_there.ids is null then
     return 0;
-  elsif v_there.are_known is not true or cardinality(v_there.ids) > _few() or exists (
-    -- of a limiter that partitions share, the newest arrival of any of them says the numbers
+  elsif not v_there.are_known or cardinality(v_there.ids) > _few() or exists (
+    -- the newest arrival says the numbers, of a shared limiter that of any partition
     select from partitions p cross join jsonb_array_elements(p.limits) g
     join limiters l on l.id = any(p.limiter_ids) and l.gate = g.value ->> 'gate'
-    where p.id = any(v_there.partition_ids) and l.breadth in (1, 2) and _numbers_differ(l, g.value)) then
+    where p.id = any(v_there.partition_ids) and _numbers_differ(l, g.value)) then
     return null;
   end if;
   begin

@@ -4,7 +4,8 @@ create or replace function _update_partitions(
   p_policy policies, p_news news[],
   p_known known[],
   p_limiters limiter_ids[], p_now timestamptz
-) returns void language plpgsql as $$   -- planned as _route_partitions
+) returns void language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _route_partitions
 begin
   if exists (select from unnest(p_news) n where n.head_changed) then
     -- the partitions behind it in a shared throttle's line may need no more tokens than there are

@@ -43,6 +43,8 @@ export interface Outcome {
   readonly admittedBy: readonly number[];
   /** How many went in the call that added them. */
   readonly wentAtOnce: number;
+  /** How many arrivals passes routed in their own transaction. */
+  readonly routedInPasses: number;
 }
 
 export async function race(engine: Engine, course: Course): Promise<Outcome> {
@@ -58,7 +60,7 @@ export async function race(engine: Engine, course: Course): Promise<Outcome> {
   }
   const seconds = (books.lastEndAt - books.firstStagedAt) / 1000;
   if (books.stalledWith === 0) await checkLeftovers(engine, books);
-  const { mostInAll, mostOfAPartition, admittedBy, wentAtOnce } = books;
+  const { mostInAll, mostOfAPartition, admittedBy, wentAtOnce, routedInPasses } = books;
   const jobs = books.ended.size;
   const jobsPerSecond = Math.round(jobs / seconds);
   return {
@@ -70,6 +72,7 @@ export async function race(engine: Engine, course: Course): Promise<Outcome> {
     mostOfAPartition,
     admittedBy,
     wentAtOnce,
+    routedInPasses,
   };
 }
 
@@ -81,6 +84,7 @@ class Books {
   readonly admittedBy: number[] = [];
   doubled = 0;
   wentAtOnce = 0;
+  routedInPasses = 0;
   enqueuersDone = 0;
   mostInAll = 0;
   mostOfAPartition = 0;
@@ -88,8 +92,9 @@ class Books {
   lastEndAt = Date.now() + STARTED_WITHIN_MS;
   stalledWith = 0;
 
-  add({ failure, staged, wentAtOnce, done, admitted, seen }: Report): void {
+  add({ failure, staged, wentAtOnce, routedInPasses, done, admitted, seen }: Report): void {
     this.wentAtOnce += wentAtOnce ?? 0;
+    this.routedInPasses += routedInPasses ?? 0;
     if (failure !== undefined) this.fail(failure);
     if (admitted !== undefined) this.admittedBy.push(admitted);
     if (done) this.enqueuersDone++;

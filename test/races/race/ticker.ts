@@ -11,6 +11,7 @@ await session.query("listen dispatch_policy");
 const told = bell();
 session.on("notification", told.ring);
 let jobs = 0;
+let routedInPasses = 0;
 let ledUntil = 0;
 
 await repeat(async () => {
@@ -18,12 +19,15 @@ await repeat(async () => {
     ledUntil = Date.now() + LED_FOR_MS;
     await engine.isLed();
   }
-  const routed = await engine.route(session);
-  const { claimed, admitted } = await engine.admit({ as: session });
+  // as a tick loop does, or as somebody who asks for a tick
+  const turn = chance.chance(0.7) ? await engine.admit({ as: session, routes: true, bounded: true }) : null;
+  const routed = turn?.routed ?? (await engine.route(session));
+  const { claimed, admitted } = turn && turn.routed !== null ? turn : await engine.admit({ as: session });
+  if (turn?.routed) routedInPasses += Math.max(turn.routed, 0);
   jobs += admitted;
   if (routed === 0 && claimed === 0) await told.rung(MOMENT_MS);
   await delay(chance.between(0, orders.longestPauseMs * orders.place));
 });
-report({ admitted: jobs });
+report({ admitted: jobs, routedInPasses });
 await engine.endSessions();
 await engine.pool.end();

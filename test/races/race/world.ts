@@ -98,6 +98,8 @@ export interface Report {
   readonly done?: true;
   /** How many jobs a ticker has admitted, at the end. */
   readonly admitted?: number;
+  /** How many arrivals its passes routed themselves. */
+  readonly routedInPasses?: number;
   /** The observer's account, about ten times a second. */
   readonly seen?: Seen;
 }
