@@ -1,5 +1,5 @@
 // A steady load at several rates: how long jobs wait from their add to their start, and what each takes of the server's
-// processor. `knee` compares each side with its own median at the lowest rate. Here two engines are compared rate by rate.
+// processor.
 import { openLoad } from "../harness/load.ts";
 import type { SideName } from "../harness/sides.ts";
 import { countUsage } from "../harness/usage.ts";

@@ -78,6 +78,10 @@ for (const key of names.slice(0, ROUNDS)) {
   await counted("pass of one job", () => world.admit());
   await world.release([await inFlight(key)], true);
   await world.routeAll();
+  await world.add(key, false);
+  await counted("pass of one job that it routes", () => world.turn());
+  await world.release([await inFlight(key)], true);
+  await world.routeAll();
 }
 
 await world.close();

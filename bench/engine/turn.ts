@@ -1,18 +1,9 @@
 // One turn: jobs finish, free their slots, and the next ones go. What a freed slot costs before its next job starts, beside a
 // bare add of as many jobs, and what passes cost that find nothing to do, or few jobs. A release passes its slots on, as in workers with
 // tick loops; what it leaves to a pass is routed and admitted, and counts as `left`.
+import { OWN, passedOn, SHARED, waitingWorld } from "./small-turns.ts";
 import { medians, ratio, say, type Timing } from "./timing.ts";
-import { type BenchGate, idleWorld, jobsOf, keys, makeWorld } from "./world.ts";
-
-const OWN: BenchGate[] = [
-  { gate: "concurrency", kind: "concurrency", scope: "partition", max: 1 },
-  { gate: "throttle", kind: "throttle", scope: "partition", rate: 1e6, per: 1 },
-  { gate: "all", kind: "throttle", scope: "policy", rate: 1e6, per: 1 },
-];
-const SHARED: BenchGate[] = [
-  { gate: "concurrency", kind: "concurrency", scope: "partition", max: 3 },
-  { gate: "all", kind: "concurrency", scope: "policy", max: 20 },
-];
+import { type BenchGate, idleWorld, keys } from "./world.ts";
 
 interface Turns {
   readonly gates: BenchGate[];
@@ -23,11 +14,7 @@ interface Turns {
 }
 
 async function measure(what: string, { gates, partitions, each, jobs, turns }: Turns): Promise<void> {
-  const world = await makeWorld({ gates });
-  await world.stage(jobsOf(keys(partitions), each));
-  await world.routeAll();
-  await world.admit();
-  await world.settle();
+  const world = await waitingWorld(gates, partitions, each);
   const steps = ["release", "route", "admit", "bare", "idle route", "idle admit"] as const;
   const timings = new Map(steps.map((step) => [step, [] as Timing[]]));
   const time = async (step: (typeof steps)[number], run: () => Promise<unknown>): Promise<Timing> => {
@@ -36,20 +23,23 @@ async function measure(what: string, { gates, partitions, each, jobs, turns }: T
     return { ms, cpu };
   };
   const whole: Timing[] = [];
-  const running = () =>
-    world.query<{ job_id: string }>("select job_id from dispatch_policy.in_flight_jobs order by job_id");
   let left = 0;
   for (let turn = 0; turn < turns; turn++) {
-    const before = await running();
-    const ids = before.slice(0, jobs).map(({ job_id }) => job_id);
-    await world.query("select graphile_worker.complete_jobs($1)", [ids]);
-    const took = [await time("release", () => world.release(ids, true))];
-    if ((await running()).length < before.length) {
+    const took: Timing[] = [];
+    const release = await passedOn(world, jobs, async (free) => {
+      if (free === 0) return;
       left++;
-      took.push(await time("route", () => world.route()), await time("admit", () => world.admit()));
-    }
-    whole.push(took.reduce((a, b) => ({ ms: a.ms + b.ms, cpu: a.cpu + b.cpu })));
-    if ((await running()).length !== before.length) throw new Error("a slot stayed free");
+      took.push(await time("route", () => world.route()));
+      let admitted = 0;
+      took.push(
+        await time("admit", async () => {
+          ({ admitted } = await world.admit());
+        }),
+      );
+      if (admitted !== free) throw new Error("a slot stayed free");
+    });
+    timings.get("release")!.push(release);
+    whole.push([release, ...took].reduce((a, b) => ({ ms: a.ms + b.ms, cpu: a.cpu + b.cpu })));
     await time("bare", () => world.addBare(jobs, 1));
     await time("idle route", () => world.route());
     await time("idle admit", () => world.admit());

@@ -133,7 +133,7 @@ export async function makeWorld({
   };
   const stageText = (text: string) =>
     query("select count(*) as count from dispatch_policy_internal._stage($1, 'replace')", [text]);
-  const { route, admit } = ticksOn(client, task);
+  const { route, turn, admit } = ticksOn(client, task);
   const release = async (jobIds: readonly string[], passesOn = false) => {
     const ended = {
       ok: true,
@@ -162,6 +162,7 @@ export async function makeWorld({
     batches,
     stageText,
     route,
+    turn,
     admit,
     /** A worker has 100 slots and leads, for 20 seconds. */
     async isLed() {
@@ -238,6 +239,11 @@ export function ticksOn(client: pg.Client, task: string) {
     async route(max = 10_000): Promise<number> {
       const text = "select dispatch_policy_internal._route($1, null, $2, false) as n";
       return (await client.query<{ n: number }>(text, [task, max])).rows[0]!.n;
+    },
+    /** A pass as tick loops do it: it keeps to the ahead bound, and routes few arrivals itself. */
+    async turn(): Promise<Pass> {
+      const text = "select * from dispatch_policy_internal._admit($1, null, 50, null, true, true, true)";
+      return (await client.query<Pass & pg.QueryResultRow>(text, [task])).rows[0]!;
     },
     async admit(claim = 50, shard: string | null = null): Promise<Pass> {
       const text = "select * from dispatch_policy_internal._admit($1, $2, $3, null, false)";

@@ -23,8 +23,18 @@ export const oneAtATime = definePolicy(TASK, {
   gates: ({ concurrency }) => [concurrency({ max: 1 })],
 });
 
+/** One job of all tenants. */
+export const oneOfAll = definePolicy(TASK, {
+  partitionBy: "tenant",
+  gates: ({ concurrency }) => [concurrency({ name: "all", scope: "policy", max: 1 })],
+});
+
 /** Policies by what holds jobs back. */
-export const BY_GATES = { "cap of one": oneAtATime, "none that binds": openPolicy };
+export const BY_GATES = {
+  "cap of one": oneAtATime,
+  "shared cap of one": oneOfAll,
+  "none that binds": openPolicy,
+};
 export type Gates = keyof typeof BY_GATES;
 
 /** How many jobs of a tenant may run at once. */

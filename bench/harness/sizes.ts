@@ -23,7 +23,8 @@ export interface Sizes {
   readonly endToEndTuned: Rounds & { jobs: number; partitions: number };
   readonly slotTurnaround: Rounds & { samples: number };
   readonly latencyIdle: Rounds & { samples: number };
-  readonly knee: Rounds & LimitsSize;
+  readonly smallTurns: Rounds & { turns: number };
+  readonly waits: Rounds & { rates: readonly [number, number, number]; seconds: number; tenants: number };
   readonly floodRouting: { arrivals: number; samples: number };
   readonly adoption: AdoptionSize;
   readonly ahead: AheadSize;
@@ -50,10 +51,8 @@ const FULL: Sizes = {
   endToEndTuned: { runs: 5, warmUps: 0, jobs: 100_000, partitions: 100 },
   slotTurnaround: { runs: 21, warmUps: 1, samples: 50 },
   latencyIdle: { runs: 21, warmUps: 1, samples: 50 },
-  knee: {
-    ...{ runs: 3, warmUps: 0, firstRate: 100, factor: 1.2, mostSteps: 20 },
-    ...{ secondsPerStep: 4, tenants: 100 },
-  },
+  smallTurns: { runs: 15, warmUps: 2, turns: 20 },
+  waits: { runs: 3, warmUps: 0, rates: [100, 200, 400], seconds: 6, tenants: 100 },
   floodRouting: { arrivals: 1_000_000, samples: 20 },
   adoption: { waiting: [10_000, 100_000], partitions: 1000, seconds: 15, kills: 3 },
   ahead: {
@@ -102,7 +101,8 @@ const QUICK: Sizes = {
   endToEndTuned: { ...FULL.endToEndTuned, runs: 3, jobs: 24_000 },
   slotTurnaround: { ...FULL.slotTurnaround, runs: 7, samples: 15 },
   latencyIdle: { ...FULL.latencyIdle, runs: 7, samples: 15 },
-  knee: { ...FULL.knee, runs: 1, factor: 1.4, mostSteps: 9, secondsPerStep: 2 },
+  smallTurns: { ...FULL.smallTurns, runs: 7 },
+  waits: { ...FULL.waits, runs: 1, seconds: 4 },
   floodRouting: { arrivals: 200_000, samples: 20 },
   adoption: { ...FULL.adoption, waiting: [20_000], seconds: 5 },
   ahead: { ...FULL.ahead, lengths: [0, 5, 20, 200, 1000], samples: 10 },
@@ -133,10 +133,8 @@ const SMALLEST: Sizes = {
   endToEndTuned: { runs: 1, warmUps: 0, jobs: 15_000, partitions: 10 },
   slotTurnaround: { runs: 1, warmUps: 0, samples: 5 },
   latencyIdle: { runs: 1, warmUps: 0, samples: 5 },
-  knee: {
-    ...{ runs: 1, warmUps: 0, firstRate: 20, factor: 2, mostSteps: 2 },
-    ...{ secondsPerStep: 1, tenants: 10 },
-  },
+  smallTurns: { runs: 1, warmUps: 0, turns: 3 },
+  waits: { runs: 1, warmUps: 0, rates: [20, 20, 20], seconds: 1, tenants: 10 },
   floodRouting: { arrivals: 1000, samples: 3 },
   adoption: { waiting: [500], partitions: 10, seconds: 1, kills: 1 },
   ahead: {

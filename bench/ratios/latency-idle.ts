@@ -9,7 +9,7 @@ export const latencyIdle: Ratio = {
   name: "latency_idle",
   what: "governed add to start ÷ plain, p50, on idle workers",
   unit: "ms",
-  target: { atMost: 1.6 },
+  target: { atMost: 1.3 },
   settings: { concurrentJobs: SLOTS, maxPoolSize: SLOTS + 1, gates: 3 },
   size: "latencyIdle",
   measure: ({ latencyIdle: size }) => measureStarts(size, { gates: "none that binds", by: "add" }),

@@ -18,8 +18,14 @@ const NAMES = [
   "e2e_default",
   "e2e_tuned",
   "slot_turnaround",
+  "slot_turnaround_shared",
   "latency_idle",
-  "knee",
+  "turn_cost",
+  "turn_cost_shared",
+  "add_cost",
+  "wait_100",
+  "wait_200",
+  "wait_400",
 ];
 
 function bench(...args: string[]) {

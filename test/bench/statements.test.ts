@@ -24,7 +24,7 @@ test("a release that passes a slot on, and an add whose job goes at once, run fe
     cwd: ROOT,
   });
   const rows = [...stdout.matchAll(/^\| (.+) \| (\d+) \| (\d+) \|$/gm)];
-  t.is(rows.length, 7);
+  t.is(rows.length, 8);
   for (const [row, step, queries] of rows) {
     t.true(Number(queries) <= (MOST[step!] ?? Number.POSITIVE_INFINITY), row);
     t.true(

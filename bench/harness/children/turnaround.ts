@@ -33,7 +33,10 @@ const utils = await openAdder(orders.side, {
   maxPoolSize: 1,
 });
 
-/** One job more than samples, all of one partition: the first has none before it. */
+/** How many tenants a shared cap is for. */
+const TENANTS = 10;
+
+/** One job more than samples, all of one partition unless the cap is shared: the first has none before it. */
 async function freedToStart(samples: number): Promise<number[]> {
   const took: number[] = [];
   restsMs = REST_MS;
@@ -43,8 +46,13 @@ async function freedToStart(samples: number): Promise<number[]> {
     if (starts++ > 0) took.push(performance.now() - lastReturn);
     if (took.length === samples) enough.resolve();
   };
-  const one = { identifier: TASK, payload: { tenant: "one" } };
-  await utils.addJobs(Array.from({ length: samples + 1 }, () => one));
+  const tenants = orders.gates === "shared cap of one" ? TENANTS : 1;
+  await utils.addJobs(
+    Array.from({ length: samples + 1 }, (_, n) => ({
+      identifier: TASK,
+      payload: { tenant: `tenant-${n % tenants}` },
+    })),
+  );
   await enough.promise;
   return took;
 }
