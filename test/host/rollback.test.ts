@@ -315,11 +315,8 @@ test("while the leader renews its lease late, limits of another version are not 
   const old = await start(t, database, version(1, 6));
   await leads(database, version(1, 6));
   const producer = await app(t, database, version(2, 7));
-  const lapses = (seconds: number) =>
-    table(database.pool, "leases").set({
-      expires_at: () => `clock_timestamp() - interval '${seconds} seconds'`,
-    });
-  await lapses(2);
+  const expires_at = () => "clock_timestamp() - interval '2 seconds'";
+  await table(database.pool, "leases").set({ expires_at });
   t.like(await producer.addJob("p", { k: "a" }), { partition: null });
   await old.stop();
   t.like(await producer.addJob("p", { k: "b" }), { partition: "b" }, "it has stepped down");

@@ -153,7 +153,7 @@ test("beside a router it leaves the job, and says so", async (t) => {
   t.like(await world.admit({ routes: true }), { routed: 1, admitted: 1 });
 });
 
-test("what it routes is left to the router if the partition is new, locked or stopped, or has other limits", async (t) => {
+test("what it routes is left to the router if the partition is new or locked, or has other limits", async (t) => {
   const world = await arrived(t);
   const app = await world.session();
   await app.query("begin");
