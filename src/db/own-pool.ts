@@ -11,7 +11,7 @@ export interface OwnPoolOptions extends HostConnections {
   readonly max: number;
   /** How many callbacks go to the host's pool while all connections stay in use. Further ones wait for a connection. Default: none. */
   readonly beside?: number;
-  /** How long a callback may take, with connecting. */
+  /** How long a callback may take, with connecting. It may wait as long before, if `beside` is given and all are in use. */
   readonly patience: Patience;
   /** Ends a statement in the host's pool, by the process id of its backend. */
   readonly cancel?: (pid: number) => Promise<unknown>;
@@ -21,6 +21,15 @@ export interface OwnPoolOptions extends HostConnections {
 
 /** A statement, connecting and a wait for a lock end in the server and in pg before they are given up here. */
 const SERVERS_PART = 0.8;
+
+/** An own connection, or one of the host's pool. */
+type Place = "own" | "beside";
+
+interface Waiter {
+  /** It has waited for long enough to go to the host's pool as well. */
+  isBeside: boolean;
+  end(place: Place): void;
+}
 
 /** For so long all own connections must be in use before the host's pool is. */
 const BESIDE_AFTER_MS = 50;
@@ -43,31 +52,58 @@ export function makeOwnPool({ max, beside = 0, patience, cancel, onFallback, ...
   let pool: pg.Pool | null | undefined;
   let closed = false;
   let fellBack = false;
-  let inUse = 0;
-  let onFree = Promise.withResolvers<void>();
-  let besides = 0;
+  const free = { own: max, beside };
+  const waiting: Waiter[] = []; // who came first is first
   let borrowed = 0;
   const backends = makeBackends();
 
   async function run<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
-    if (beside > 0) await aMomentForOwn();
-    if (inUse >= max && besides < beside) {
-      besides++;
-      return borrow(callback).finally(() => besides--);
+    const place = await takePlace();
+    const done = place === "own" ? runHere(callback) : borrow(callback);
+    return done.finally(() => leavePlace(place));
+  }
+
+  /**
+   * Mostly an own connection is free again in milliseconds, and the host's pool may be exhausted. After a moment, whichever is
+   * free first is taken: who waited for one of them alone would wait for somebody who waits for a lock.
+   */
+  function takePlace(): Promise<Place> {
+    if (beside === 0 || (free.own > 0 && waiting.length === 0)) {
+      free.own--; // without places beside, pg lets callbacks wait
+      return Promise.resolve("own");
     }
-    inUse++;
-    return runHere(callback).finally(() => {
-      inUse--;
-      onFree.resolve();
-      onFree = Promise.withResolvers();
+    return new Promise((resolve, reject) => {
+      const waiter: Waiter = {
+        isBeside: false,
+        end: (place) => {
+          leaveLine();
+          resolve(place);
+        },
+      };
+      const leaveLine = () => {
+        clearTimeout(moment);
+        clearTimeout(isOver);
+        waiting.splice(waiting.indexOf(waiter), 1);
+      };
+      const moment = setTimeout(() => {
+        waiter.isBeside = true;
+        if (free.beside > 0) {
+          free.beside--;
+          waiter.end("beside");
+        }
+      }, BESIDE_AFTER_MS);
+      const isOver = setTimeout(() => {
+        leaveLine();
+        reject(new Error("no connection is free"));
+      }, patience.ms);
+      waiting.push(waiter);
     });
   }
 
-  /** Mostly an own connection is free again in milliseconds, and the host's pool may be exhausted. */
-  async function aMomentForOwn(): Promise<void> {
-    const until = performance.now() + BESIDE_AFTER_MS;
-    for (let left = BESIDE_AFTER_MS; inUse >= max && left > 0; left = until - performance.now())
-      await inTime(onFree.promise, left);
+  function leavePlace(place: Place): void {
+    const next = waiting.find(({ isBeside }) => place === "own" || isBeside);
+    if (next) next.end(place);
+    else free[place]++;
   }
 
   async function runHere<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
@@ -144,12 +180,6 @@ export function makeOwnPool({ max, beside = 0, patience, cancel, onFallback, ...
 }
 
 export type OwnPool = ReturnType<typeof makeOwnPool>;
-
-function inTime(promise: Promise<void>, ms: number): Promise<void> {
-  const { promise: isOver, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  return Promise.race([promise, isOver]).finally(() => clearTimeout(timer));
-}
 
 /** A pool that keeps its connections. */
 function makePool(settings: pg.PoolConfig): pg.Pool {
