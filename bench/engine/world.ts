@@ -237,7 +237,7 @@ export function ticksOn(client: pg.Client, task: string) {
   return {
     /** -1: another session routes. */
     async route(max = 10_000): Promise<number> {
-      const text = "select dispatch_policy_internal._route($1, null, $2, false) as n";
+      const text = "select dispatch_policy_internal._route($1, null, $2) as n";
       return (await client.query<{ n: number }>(text, [task, max])).rows[0]!.n;
     },
     /** A pass as tick loops do it: it keeps to the ahead bound, and routes few arrivals itself. */

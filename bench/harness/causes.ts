@@ -99,7 +99,7 @@ async function fail({ query }: Place, policy: string): Promise<void> {
 
 /** A pass as a tick loop runs it, which keeps jobs just ahead of the workers. */
 async function tickAhead({ query }: Place, policy: string): Promise<void> {
-  await query("select dispatch_policy_internal._route($1, null, 1000, true)", [policy]);
+  await query("select dispatch_policy_internal._route($1, null, 1000)", [policy]);
   await query("select from dispatch_policy_internal._admit($1, null, 50, null, true)", [policy]);
 }
 

@@ -135,8 +135,8 @@ export async function measureCrowd(ms: number, who: Crowd, size: AheadSize): Pro
     const specs = tenants.map((tenant) => ({ identifier: TASK, payload: { tenant, ms }, runAt: dueAt }));
     await addInCalls(side.utils, specs as never);
     while (
-      (await side.pool.query("select dispatch_policy_internal._route($1, null, 10000, true) as n", [TASK]))
-        .rows[0].n > 0
+      (await side.pool.query("select dispatch_policy_internal._route($1, null, 10000) as n", [TASK])).rows[0]
+        .n > 0
     );
     if (who === "had a job")
       await side.pool.query(`update dispatch_policy_internal.partitions

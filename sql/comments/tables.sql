@@ -206,9 +206,9 @@ comment on column limiters.local_delay is
 comment on column limiters.local_released is
   'What released was when a worker pool had requeued a job last.';
 comment on column limiters.fewest_pools is
-  'Of a gate with perWorker: the fewest worker pools that a denial went by, or the router''s last look. If more live now, it looks again. Null: nobody was denied yet.';
+  'Of a gate with perWorker: the fewest worker pools that a denial went by, or that the last look went by. If more live now, passes look again. Null: nobody was denied yet.';
 comment on column limiters.wake_at is
-  'When _wake lets waiting partitions be claimed again: at a shared throttle''s next token, a reservation''s end, or the rise of a lowered cap. Null: a release or a change wakes them.';
+  'When passes look at those who wait for this limiter: at a shared throttle''s next token, a reservation''s end, or the rise of a lowered cap. Null: when a release or a change says so.';
 comment on column limiters.reserved_for is
   'The partition for which one slot is kept while it waits for another scope.';
 comment on column limiters.reserved_until is 'End of this reservation.';
@@ -258,7 +258,7 @@ comment on column partitions.looked_at is
 comment on column partitions.ready is
   'It was eligible when somebody looked at it last. Passes claim those that are ready in fair order, by an index.';
 comment on column partitions.blocked_on is
-  'The limiter it waits for: the first one without room, narrow scopes first; of several buckets of its own, the one that is ready last. A waiter has work and nothing stops it, which a CHECK ensures.';
+  'The limiter it waits for: the first one without room, narrow scopes first; of several buckets of its own, the one that is ready last. A waiter has work, and nothing stops it.';
 comment on column partitions.denied_reason is
   'Why the last pass left it due jobs; null: it left none. A reason that a limiter gives is that of blocked_on. docs/reasons.md explains the reasons.';
 comment on column partitions.waiting_since is
@@ -491,7 +491,7 @@ comment on column unique_ends.policy_id is 'Its policy.';
 comment on column unique_ends.ended_at is 'When it was released.';
 
 comment on table freed is
-  'Freed rows: this limiter may have room. A row stays until its limiter is full, nobody waits for it, or its wake_at is set. Otherwise a wake-up would be lost. The function _wake deletes it.';
+  'Freed rows: this limiter may have room. A row stays until its limiter is full, nobody waits for it, or its wake_at is set. Otherwise room would be left, and nobody would look. The function _look_again deletes it.';
 comment on column freed.id is 'Order of insertion.';
 comment on column freed.policy_id is 'The policy.';
 comment on column freed.limiter_id is 'The limiter.';

@@ -10,7 +10,7 @@ import { type AnyPolicy, policyDefinition, resolveJob } from "../policy/policy.t
 import type { Registry } from "../policy/registry.ts";
 
 /**
- * The most arrivals and freed rows that a tick routes before its pass. Jobs go on, however many arrive. A batch takes
+ * The most arrivals that a tick routes before its pass. Jobs go on, however many arrive. A batch takes
  * about a quarter of a second, if each is of a new partition.
  */
 const ROUTE_BATCH = 5000;
@@ -123,8 +123,8 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
  * Whether a pass changed anything. If it claimed all that it could, and neither admitted nor denied anything, then other
  * sessions have locked the due jobs. A pass that follows at once would find the same.
  */
-function hasMoved({ claimed, admitted, quarantined, denied }: Admission, most: number): boolean {
-  return claimed >= most || admitted + quarantined > 0 || Object.keys(denied).length > 0;
+function hasMoved({ claimed, served, admitted, quarantined, denied }: Admission, most: number): boolean {
+  return claimed >= most || served + admitted + quarantined > 0 || Object.keys(denied).length > 0;
 }
 
 function consumeDrops({ withPgClient, engine }: TickContext, name: string): Promise<Drop[]> {

@@ -67,10 +67,10 @@ export function makeOwnPool({ max, beside = 0, patience, cancel, onFallback, ...
    * Mostly an own connection is free again in milliseconds, and the host's pool may be exhausted. After a moment, whichever is
    * free first is taken: who waited for one of them alone would wait for somebody who waits for a lock.
    */
-  function takePlace(): Promise<Place> {
+  async function takePlace(): Promise<Place> {
     if (beside === 0 || (free.own > 0 && waiting.length === 0)) {
       free.own--; // without places beside, pg lets callbacks wait
-      return Promise.resolve("own");
+      return "own";
     }
     return new Promise((resolve, reject) => {
       const waiter: Waiter = {

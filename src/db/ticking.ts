@@ -9,6 +9,8 @@ export interface Admission {
    */
   routed: number | null;
   claimed: number;
+  /** Limiters whose waiters it has looked at, and nobody has to look again at once. */
+  served: number;
   admitted: number;
   denied: Record<string, number>;
   quarantined: number;
@@ -17,7 +19,7 @@ export interface Admission {
   next_in_ms: number | null;
   /** A cap over the whole policy is full: no job goes until one ends. "workers": the workers have enough to do. */
   saturated: "gate" | "workers" | null;
-  /** Arrivals or freed rows wait for the router. */
+  /** Arrivals wait for the router. */
   to_route: boolean;
   /** Jobs wait whose partitions a process that has the policy works out. */
   to_key: boolean;
@@ -71,14 +73,11 @@ export function ticking({ internal, rows, first }: Statements) {
   }
 
   return {
-    route: async (
-      client: Queryable,
-      step: { policy: string; shard: string | null; now: Date | null; max: number; bounded: boolean },
-    ) => {
+    route: async (client: Queryable, step: { policy: string; now: Date | null; max: number }) => {
       const row = await first<{ routed: number }>(
         client,
-        `select ${COMMITS_AT_EASE}, ${internal}._route(${parameters("text", "time", "int", "boolean")}, true, ${parameter(5, "text")}) as routed`,
-        [step.policy, step.now, step.max, step.bounded, step.shard],
+        `select ${COMMITS_AT_EASE}, ${internal}._route(${parameters("text", "time", "int")}) as routed`,
+        [step.policy, step.now, step.max],
       );
       return row.routed;
     },

@@ -167,7 +167,7 @@ async function stageBacklog(
   );
   if (waiting.length === 0) return;
   await stage(waiting);
-  const step = { policy: recorded.definition.name, shard: null, now: null, max: 1_000_000, bounded: false };
+  const step = { policy: recorded.definition.name, now: null, max: 1_000_000 };
   await utils.withPgClient((client) => engine.route(client, step));
   await pool.query(
     `update ${SCHEMA}_internal.limiters set tokens = 0, refilled_at = ${parameter(1, "time")} where by_tokens and breadth = 0`,

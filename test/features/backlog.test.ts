@@ -388,7 +388,7 @@ test("jobs that come due beside dropped ones are found, although a cap over the 
     ]);
     return row;
   };
-  await it.rows("select dispatch_policy_internal._route('p', $1, 10000, false, false, null)", [it.at(0)]);
+  await it.rows("select dispatch_policy_internal._route('p', $1, 10000)", [it.at(0)]);
   t.like(await next(), { admitted: 1, saturated: null });
   t.like(await next(), { next_eligible_at: it.at(20) });
 });

@@ -165,7 +165,7 @@ test("a forced admission does not admit what has expired", async (t) => {
 test("a job that was locked while the pass looked is not admitted late", async (t) => {
   const it = await scenario(t);
   await it.stage("1@a", {}, { expiresAt: LONG_AGO });
-  await it.rows("select dispatch_policy_internal._route('p', now(), 100, false, false, null)");
+  await it.rows("select dispatch_policy_internal._route('p', now(), 100)");
   const [row] = await inside(
     it.pool,
     `select cardinality(dispatch_policy_internal._add_admitted(array(

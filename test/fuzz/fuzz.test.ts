@@ -107,7 +107,7 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
     // half of them as a tick loop does
     let done = random.chance(0.5) ? await it.admit({ ...pass, routes: true, bounded: true }) : null;
     if (!done || done.routed === null) {
-      await it.route(pool, null, { most: random.pick([10_000, 3]) }); // of a full batch, half are the newest arrivals
+      await it.route(pool, { most: random.pick([10_000, 3]) }); // of a full batch, half are the newest arrivals
       done = await it.admit(pass);
     } else counts.routedInPasses = (counts.routedInPasses ?? 0) + Math.max(done.routed, 0);
     counts.quarantined = (counts.quarantined ?? 0) + done.quarantined;

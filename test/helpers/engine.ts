@@ -155,9 +155,12 @@ export interface Admitted {
   /** How many arrivals it routed; -1: another router was at work; null: it left all to the router, or was not to route. */
   readonly routed: number | null;
   readonly claimed: number;
+  /** Limiters at which it looked for good. */
+  readonly served: number;
   readonly admitted: number;
   readonly denied: Record<string, number>;
   readonly quarantined: number;
+  readonly next_eligible_at: Date | null;
 }
 
 export interface Finished {
@@ -327,16 +330,12 @@ export class Engine {
     };
   }
 
-  /** -1: another router is at work; else how much was consumed and woken. With a shard, the pass goes on to tick only that one. */
-  async route(
-    as: Queryable = this.pool,
-    shard: string | null = null,
-    { most = 10_000 } = {},
-  ): Promise<number> {
-    const { rows } = await as.query(
-      "select dispatch_policy_internal._route($1, null, $2, $3, true, $4) as n",
-      [...[this.policy, most, this.#bounded, shard]],
-    );
+  /** -1: another router is at work; else how many arrivals were consumed. */
+  async route(as: Queryable = this.pool, { most = 10_000 } = {}): Promise<number> {
+    const { rows } = await as.query("select dispatch_policy_internal._route($1, null, $2) as n", [
+      this.policy,
+      most,
+    ]);
     return rows[0].n;
   }
 

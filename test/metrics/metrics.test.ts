@@ -137,7 +137,7 @@ test("admissible jobs are those that only want for workers", async (t) => {
   t.teardown(() => utils.release());
   const admissible = async () => parsed(await utils.metrics()).get('admissible_jobs{policy="work"}');
   await utils.addJobs(["a", "a", "a", "b"].map((tenant) => ({ identifier: "work", payload: { tenant } })));
-  await pool.query("select dispatch_policy_internal._route('work', null, 1000, false)");
+  await pool.query("select dispatch_policy_internal._route('work', null, 1000)");
   t.is(await admissible(), 3); // two of a by its cap, one of b; the throttle has three tokens
   await utils.setLimit({ policy: "work", gate: "all", set: { rate: 0 } });
   t.is(await admissible(), 0);

@@ -212,7 +212,7 @@ export const MUTANTS = {
     shows: ADMITS,
   },
   "a slot that is kept for too long makes room for nobody": {
-    shownBy: 174,
+    shownBy: 363,
     of: "_charge_limiters",
     from: /least\(l\.wake_at, w\.wake_at, k\.until, /,
     to: "least(l.wake_at, w.wake_at, ",
@@ -376,9 +376,30 @@ export const MUTANTS = {
   },
   "who waits for a limiter is never woken": {
     shownBy: 51,
-    of: "_wake",
-    from: /v_ticked := /,
-    to: "return 0; v_ticked := ",
+    of: "_next_in_line",
+    from: /called := '\{\}'; full_ids := '\{\}';/,
+    to: "called := '{}'; full_ids := '{}'; return;",
+    shows: /wait although they could go/,
+  },
+  "of those who wait for a limiter the last one is called": {
+    shownBy: 118,
+    of: "_next_in_line",
+    from: /order by q\.fair_key, q\.due_at limit v_places/,
+    to: "order by q.fair_key desc, q.due_at limit v_places",
+    shows: /went before/,
+  },
+  "who stands behind one that has no room elsewhere is forgotten": {
+    shownBy: 2992,
+    of: "_look_again",
+    from: /_room_for_waiters\(v_room, false\) > 0/,
+    to: "false",
+    shows: /wait although they could go/,
+  },
+  "nobody looks again when a shared bucket has tokens": {
+    shownBy: 1031,
+    of: "_look_again",
+    from: /v_wake_at := case when v_first\.id is not null then _throttle_ready_at/,
+    to: "v_wake_at := case when false then _throttle_ready_at",
     shows: /wait although they could go/,
   },
   "a slot is passed on before the arrivals are routed": {
@@ -462,12 +483,12 @@ export const MUTANTS = {
     shows: /tokens|jobs admitted/,
   },
   "a pass routes few arrivals without a look at the numbers of limiters": {
-    shownBy: 163,
+    shownBy: 814,
     of: "_route_few",
     from: /and _numbers_differ\(l, g\.value\)/,
     to: "and false",
     known: true,
-    shows: /tokens|jobs admitted/,
+    shows: /tokens|jobs admitted|learnt limit/,
   },
   "in the small way the fair key does not rise with what went": {
     shownBy: 190,
@@ -553,8 +574,8 @@ export const MUTANTS = {
   },
   "a lowered cap rises, and nobody is woken": {
     shownBy: 2,
-    of: "_next_wake_at",
-    from: /\(l\)\.rises_at/,
+    of: "_look_again",
+    from: /v_room\.rises_at/,
     to: "null",
     shares: true,
     shows: /wait although they could go/,

@@ -294,15 +294,35 @@ class Run {
     this.#latest = Math.max(this.#latest, this.#now);
     if (this.#case.steps.length % 2 === 0) await this.#makePlacesTenths();
     const routed = await this.#route();
-    const { decayed, eligible, first } = await this.#compareDecayed();
+    const { decayed, eligible, waiting, ...marked } = await this.#compareDecayed();
+    const first = new Set([...marked.first, ...(await this.#calledByWait())]);
     const before = this.#snapshot;
     const { claimed } = await this.engine.admit({ as: this.#client, now, claim: this.#claim });
     await this.#look();
     const keys = this.#visitedSince(before);
     same("partitions claimed", claimed, keys.length);
-    this.#checkClaim(keys, eligible);
+    const called = keys.filter((key) => !eligible.has(key));
+    this.#checkClaim(keys, eligible, waiting);
+    this.#checkLine(called, waiting);
     this.#follow(keys, decayed, first);
     return routed > 0 || claimed > 0;
+  }
+
+  /** Whom limiters will call before their turn, because they have waited for longest: the engine's choice. */
+  async #calledByWait(): Promise<string[]> {
+    await this.#client.query("begin");
+    const called = await inside(
+      this.#client,
+      `select q.key from policies p
+       cross join lateral _next_in_line(p, 'default', _rooms_for_waiters(array(
+         select l from limiters l where l.id = any(_limiters_to_look_at(p, $3, '{}', $2, false))), true, false, $2), $3, $2) n
+       cross join unnest(n.called) c
+       join partitions q on q.id = c.id
+       where p.name = $1 and c.goes_first`,
+      [this.engine.policy, new Date(this.#now), this.#claim],
+    );
+    await this.#client.query("rollback");
+    return called.map(({ key }) => key);
   }
 
   /** A case has too few admissions for a tenth one: in half of them the next place of each limiter is one. */
@@ -332,23 +352,25 @@ class Run {
     }
     let routed = 0;
     for (let last = most; last >= most; routed += last) {
-      const { rows } = await this.#client.query(
-        "select dispatch_policy_internal._route($1, $2, $3, false, $4) as n",
-        [...[this.engine.policy, new Date(this.#now), most, this.#routed % 3 !== 0]],
-      );
+      const { rows } = await this.#client.query("select dispatch_policy_internal._route($1, $2, $3) as n", [
+        this.engine.policy,
+        new Date(this.#now),
+        most,
+      ]);
       last = rows[0].n;
     }
     this.#model.route(this.#now);
     return routed;
   }
 
-  /** By a pass that finds no partition in its shard. Returns how many it routed. */
+  /** As a pass does before it admits. Returns how many it routed. */
   async #routeFew(): Promise<number> {
-    const { rows } = await this.#client.query(
-      "select routed from dispatch_policy_internal._admit($1, 'no shard', 1, $2, true, true, true)",
+    const [row] = await inside(
+      this.#client,
+      "select _route_few(p, $2) as routed from policies p where p.name = $1",
       [this.engine.policy, new Date(this.#now)],
     );
-    return rows[0].routed ?? 0;
+    return row.routed ?? 0;
   }
 
   #visitedSince(before: Snapshot): string[] {
@@ -420,13 +442,19 @@ class Run {
   /**
    * As many as it may claim, and none whose key is greater than that of one it left. A key is too great some time later,
    * until it is worked out again: that may have happened in the pass. A tenth as many may come beside them that have
-   * waited for long.
+   * waited for long. And limiters may have called those that wait for them.
    */
-  #checkClaim(keys: readonly string[], eligible: ReadonlyMap<string, number>): void {
+  #checkClaim(
+    claimed: readonly string[],
+    eligible: ReadonlyMap<string, number>,
+    waiting: ReadonlyMap<string, Waiting>,
+  ): void {
     if (this.#model.pausedUntil > this.#now) return;
     const most = this.#model.settings.halfLifeSeconds === null ? 0 : Math.ceil(this.#claim / 10);
-    const beside = keys.length - Math.min(this.#claim, eligible.size);
-    if (beside < 0) same("partitions that were eligible and claimed", keys.length, eligible.size);
+    const keys = claimed.filter((key) => eligible.has(key));
+    if (keys.length < Math.min(this.#claim, eligible.size))
+      same("partitions that were eligible and claimed", keys.length, eligible.size);
+    const beside = keys.filter((key) => !waiting.has(key)).length - Math.min(this.#claim, eligible.size);
     atMost("partitions claimed beside those in fair order", beside, most);
     const least = Math.min(
       ...this.#snapshot.partitions
@@ -434,7 +462,7 @@ class Run {
         .map(({ fairKey }) => fairKey),
     );
     let early = 0;
-    for (const key of keys) {
+    for (const key of keys.filter((one) => !waiting.has(one))) {
       const anew = this.#model.fairKey(this.#model.partitions.get(key)!, this.#now);
       const lowest = Math.min(eligible.get(key)!, anew);
       if (lowest <= least + 1e-9 * Math.abs(least)) continue;
@@ -443,18 +471,12 @@ class Run {
     }
   }
 
-  /** Whose turn it was when slots were passed on: who waited for what came free, and none before one of a lower fair key. */
-  #checkLine(
-    keys: readonly string[],
-    { waiting, eligible }: { waiting: ReadonlyMap<string, Waiting>; eligible: ReadonlyMap<string, number> },
-    freed: ReadonlySet<string>,
-  ): void {
+  /** Whose turn it was of those whom a limiter called: they waited for it, and none went before one of a lower fair key. */
+  #checkLine(keys: readonly string[], waiting: ReadonlyMap<string, Waiting>): void {
     for (const key of keys) {
-      for (const other of eligible.keys())
-        throw new Difference(`${key} got a slot while ${other} was eligible, before a pass`);
       const { limiter, fairKey } = waiting.get(key) ?? {};
-      if (limiter === undefined || !freed.has(limiter))
-        throw new Difference(`${key} was looked at, and waited for nothing that came free`);
+      if (limiter === undefined)
+        throw new Difference(`${key} was looked at, and neither eligible nor waiting`);
       const anew = this.#model.fairKey(this.#model.partitions.get(key)!, this.#now);
       const lowest = Math.min(fairKey!, anew);
       for (const [other, its] of waiting)
@@ -471,8 +493,8 @@ class Run {
   }
 
   /**
-   * Holds what a pass over these partitions admitted against the model, and lets the model do the same. `perhaps`: who may
-   * have gone before its turn, because it has waited for longest.
+   * Holds what a pass over these partitions admitted against the model, and lets the model do the same. `perhaps`: some of
+   * them may have gone before their turn, because they have waited for longest.
    */
   #follow(
     keys: readonly string[],
@@ -495,8 +517,8 @@ class Run {
     const expected = (first: ReadonlySet<string>) =>
       this.#inWords(this.#model.admissible(looked, this.#now, decayed, first));
     const first =
-      perhaps
-        .map((key) => new Set([...marked, key]))
+      subsetsOf(perhaps)
+        .map((some) => new Set([...marked, ...some]))
         .find((turns) => expected(turns) === this.#inWords(admitted)) ?? marked;
     if (!this.#options.overlapping) same("jobs admitted", this.#inWords(admitted), expected(first));
     this.#model.charge(looked, admitted, this.#now, { decayed, first });
@@ -595,7 +617,7 @@ class Run {
       const settled = cost === undefined ? undefined : { cost };
       return { job: jobIds.get(id)!, ok, lagMs, durationMs: seconds * 1000, settled, ...ended };
     });
-    const { decayed, first, ...others } = await this.#compareDecayed();
+    const { decayed, first, waiting, eligible } = await this.#compareDecayed();
     const freed = await this.#slotsOf(outcomes.map(({ job }) => job));
     const before = this.#snapshot;
     // in two of three cases the freed slots are passed on
@@ -609,7 +631,13 @@ class Run {
     this.#model.release([...finished.values()], this.#now);
     await this.#look();
     const keys = this.#visitedSince(before);
-    this.#checkLine(keys, others, freed);
+    for (const key of keys) {
+      for (const other of eligible.keys())
+        throw new Difference(`${key} got a slot while ${other} was eligible, before a pass`);
+      if (!freed.has(waiting.get(key)?.limiter ?? ""))
+        throw new Difference(`${key} was looked at, and waited for nothing that came free`);
+    }
+    this.#checkLine(keys, waiting);
     const late = keys.filter((key) => this.#model.waitsLong(key, this.#now));
     if (keys.length > 0) this.#follow(keys, decayed, first, late);
     else this.#compare();
@@ -755,6 +783,14 @@ class Run {
       .map(({ id, partition, cost }) => `${partition}/${id.slice(-4)}${cost === 1 ? "" : ` at ${cost}`}`);
     return words.join(", ") || "none";
   }
+}
+
+/** The smallest first. */
+function subsetsOf<T>(all: readonly T[]): T[][] {
+  const [first, ...others] = all;
+  if (first === undefined) return [[]];
+  const without = subsetsOf(others);
+  return [...without, ...without.map((some) => [first, ...some])].sort((a, b) => a.length - b.length);
 }
 
 function same(what: string, engine: unknown, model: unknown): void {

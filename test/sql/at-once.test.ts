@@ -25,10 +25,7 @@ const HOUR_MS = 3_600_000;
 const at = (seconds: number) => new Date(START + seconds * 1000);
 
 async function tick(it: Engine, seconds: number): Promise<number> {
-  await it.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [
-    it.policy,
-    at(seconds),
-  ]);
+  await it.pool.query("select dispatch_policy_internal._route($1, $2, 10000)", [it.policy, at(seconds)]);
   return (await it.admit({ now: at(seconds) })).admitted;
 }
 

@@ -23,7 +23,7 @@ async function admittedAt(it: Engine, ...times: string[]): Promise<number[]> {
 async function admittedUnder(it: Engine, gate: TestGate, time: string): Promise<number> {
   const now = new Date(time);
   await it.stage("a", { gates: [gate] });
-  await it.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [now]);
+  await it.pool.query("select dispatch_policy_internal._route('p', $1, 1000)", [now]);
   return (await it.admit({ now })).admitted;
 }
 
@@ -150,7 +150,7 @@ test("many small spendings in a day count to the last, and their memory stays sm
   for (let minute = 0; minute < 1440; minute += 7) {
     const now = new Date(Date.UTC(2083, 4, 1, 0, minute));
     await it.stage(["a", "a", "a"]);
-    await it.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [now]);
+    await it.pool.query("select dispatch_policy_internal._route('p', $1, 1000)", [now]);
     admitted += (await it.admit({ now })).admitted;
   }
   t.is(admitted, 500);

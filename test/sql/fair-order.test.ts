@@ -73,7 +73,7 @@ for (const waits of ["blocked", "ready"] as const) {
       const now = new Date(start + ++halfLives * 60_000);
       await world.stage(keys(2, `new${halfLives}-`));
       await world.release(await world.inFlight());
-      await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [now]);
+      await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000)", [now]);
       await world.admit({ claim: 1, now });
     } while ((await world.inFlight("old")).length === 0 && halfLives < 30);
     t.true(halfLives > 1 && halfLives < 15, `after ${halfLives} half-lives`);
@@ -89,7 +89,7 @@ async function secondsUntilOld(
   const at = (seconds: number) => new Date(start + seconds * 1000);
   const turn = async (seconds: number) => {
     await world.release(await world.inFlight());
-    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [at(seconds)]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000)", [at(seconds)]);
     await world.admit({ claim, now: at(seconds) });
   };
   await world.stage(keys(perSecond, "first-"), { weight });
@@ -123,7 +123,7 @@ test("behind a long line a tenth of the places goes by wait, and the others by w
   const world = await engine(t, { gates: [concurrency(10, { name: "all", scope: "policy" })] });
   const start = Date.now() + 60_000;
   const route = (now: Date) =>
-    world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [now]);
+    world.pool.query("select dispatch_policy_internal._route('p', $1, 10000)", [now]);
   await world.stage(keys(100, "single-"));
   await route(new Date(start - 1000));
   await world.stage(keys(190, "double-"), { weight: 2 });

@@ -81,7 +81,7 @@ for (const [title, { gate, zero }] of Object.entries(GATES)) {
     let released = 0;
     for (let step = 0; step < 25; step++) {
       const now = at(random(5) * 100 - 200);
-      await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [now]);
+      await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000)", [now]);
       const before = await world.limiter(gate.name);
       admitted += (await world.admit({ now, claim: 1 + random(3) })).admitted;
       const { in_flight, tokens } = await world.limiter(gate.name);
@@ -315,7 +315,7 @@ test("adaptive: 100 fast jobs, one at a time, teach nothing about more at once",
     declare v_job bigint;
     begin
       for i in 1..100 loop
-        perform dispatch_policy_internal._route('p', null, 1000, false);
+        perform dispatch_policy_internal._route('p', null, 1000);
         perform dispatch_policy_internal._admit('p', 'default', 10, clock_timestamp() + make_interval(mins => 1, secs => i), false);
         select job_id into strict v_job from dispatch_policy.in_flight_jobs;
         perform dispatch_policy_internal._release(json_build_array(json_build_object('job', v_job, 'ok', true, 'lagMs', 1)), null);
@@ -463,7 +463,7 @@ async function goesAt(
   const starts: number[] = [];
   for (let now = from; now < from + seconds * 1000; ) {
     const { rows } = await it.pool.query(
-      "select * from dispatch_policy_internal._route('p', $1, 10000, false), dispatch_policy_internal._admit('p', null, 50, $1, false)",
+      "select * from dispatch_policy_internal._route('p', $1, 10000), dispatch_policy_internal._admit('p', null, 50, $1, false)",
       [new Date(now)],
     );
     for (let job = 0; job < rows[0].admitted; job++) starts.push(now - from);

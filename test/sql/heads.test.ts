@@ -176,7 +176,7 @@ test("a job that is removed while a tick makes its partition wait with it does n
   await world.route();
   const ticking = await world.session();
   await ticking.query("begin");
-  t.is((await world.admit({ as: ticking })).admitted, 0);
+  t.is((await world.admit({ as: ticking, bounded: true })).admitted, 0);
   await world.pool.query("select dispatch_policy.remove(ids => array[$1::bigint])", [dear]);
   t.is(await world.route(), 0);
   t.is(await world.table("arrivals").count(), 1, "left for the next pass");

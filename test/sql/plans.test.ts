@@ -58,13 +58,13 @@ const STATISTICS: Record<string, (world: Engine) => Promise<unknown>> = {
 /** What sweeps and operators do to many jobs at once, in an order in which each finds many. */
 const VERBS = [
   "select * from dispatch_policy.adopt('p', 2000)",
-  "select dispatch_policy_internal._route('p', null, 10000, false)",
+  "select dispatch_policy_internal._route('p', null, 10000)",
   "select * from dispatch_policy.pause('p')",
   "select * from dispatch_policy.resume('p')",
   'select * from dispatch_policy.set_limit($$p$$, $$all$$, $${"max": 50000}$$)',
-  "select dispatch_policy_internal._route('p', null, 10000, false)",
+  "select dispatch_policy_internal._route('p', null, 10000)",
   "select * from dispatch_policy.clear_limit('p', 'all')",
-  "select dispatch_policy_internal._route('p', null, 10000, false)",
+  "select dispatch_policy_internal._route('p', null, 10000)",
   "select * from dispatch_policy.admit('p', 100)",
   "select * from dispatch_policy_internal._sweep_in_flight(interval '0')",
   "select * from dispatch_policy_internal._sweep_in_flight(interval '0')",

@@ -18,10 +18,7 @@ const at = (seconds: number) => new Date(START + seconds * 1000);
 /** Times are the test's: a pass, and the release of the oldest job in flight, at so many seconds. */
 function timed(it: Engine) {
   const pass = async (seconds: number) => {
-    await it.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [
-      it.policy,
-      at(seconds),
-    ]);
+    await it.pool.query("select dispatch_policy_internal._route($1, $2, 10000)", [it.policy, at(seconds)]);
     return (await it.admit({ now: at(seconds) })).admitted;
   };
   const settle = async (seconds: number, ...costs: number[]) => {

@@ -24,10 +24,7 @@ const at = (seconds: number) => new Date(START + seconds * 1000);
 
 /** Routes and admits, so many seconds after the start. */
 async function pass(it: Engine, seconds = 0, claim = 50) {
-  await it.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [
-    it.policy,
-    at(seconds),
-  ]);
+  await it.pool.query("select dispatch_policy_internal._route($1, $2, 10000)", [it.policy, at(seconds)]);
   return it.admit({ now: at(seconds), claim });
 }
 

@@ -150,7 +150,7 @@ test("a bucket that becomes a window counts what it lacks as spent, and back", a
   const at = async (seconds: number, gate = sliding(10, { per: 60 })) => {
     await world.stage("a", { gates: [gate] });
     const now = new Date(from + seconds * 1000);
-    await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [now]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000)", [now]);
     return (await world.admit({ now })).admitted;
   };
   await world.stage(Array(20).fill("a"));
@@ -190,7 +190,7 @@ function deployments(world: Engine, rate: number) {
   return async (seconds: number, per: number, jobs: number) => {
     await world.stage(Array(jobs).fill("a"), { gates: [sliding(rate, { per })] });
     const now = new Date(from + seconds * 1000);
-    await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [now]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000)", [now]);
     const { admitted } = await world.admit({ now });
     // what is left waits for nobody here
     await world.table("staged_jobs").remove();

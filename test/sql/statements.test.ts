@@ -63,9 +63,7 @@ async function countedPass(world: Engine, partitions: number): Promise<Record<st
   };
   const route = await count(async () => {
     // a batch that is full is put together by statements of its own
-    const { rows } = await session.query(
-      "select dispatch_policy_internal._route('p', null, 20000, false) as n",
-    );
+    const { rows } = await session.query("select dispatch_policy_internal._route('p', null, 20000) as n");
     if (rows[0].n === 0) throw new Error("Nothing was routed");
   });
   const admit = await count(async () => {

@@ -10,7 +10,15 @@ import { silent } from "../helpers/silent.ts";
 
 const nothing: Admission = {
   routed: null,
-  ...{ claimed: 0, admitted: 0, denied: {}, quarantined: 0, next_eligible_at: null, next_in_ms: null },
+  ...{
+    claimed: 0,
+    served: 0,
+    admitted: 0,
+    denied: {},
+    quarantined: 0,
+    next_eligible_at: null,
+    next_in_ms: null,
+  },
   ...{ saturated: null, to_route: false, to_key: false, to_tell: false },
 };
 const request = { policy: "p", shard: null, now: null, bounded: true };

@@ -1,5 +1,6 @@
 -- One admission pass over one shard of a policy: claim, lock, allocate, admit, charge. It is one transaction. Its number
--- of statements does not grow with the partitions, unless it tries twice or admits in halves.
+-- of statements does not grow with the partitions, unless it tries twice or admits in halves. It claims partitions that are
+-- eligible, and those that limiters with room call (waiters.sql), which may be of any shard.
 --
 -- Passes that keep to the ahead bound run one after another. So none skips partitions that another has locked. A second one
 -- beside the first would rank only its own claim. Once the first has unlocked the bound, it would use all the room.
@@ -11,19 +12,22 @@
 -- Then staged rows, Graphile Worker's job rows, in-flight rows. Partitions and staged rows that are locked are skipped. In
 -- the second try, limiters come before the rows that become due. The order of all is in docs/engine.md.
 --
---   p_shard    null: all shards          p_claim    most partitions to look at
+--   p_shard    null: all shards
+--   p_claim    most eligible partitions to look at. As many limiters with a freed row call others, each as many at most, and as many
+--     of those are looked at
 --   p_now      null: the database clock, read after the locks: when it was read before, a wait let a throttle overrun
 --   p_bounded  keep the policy's jobs in flight just ahead of its workers
 --   p_few      false: not even few jobs go the small way
 --   p_routes   few arrivals are routed here as well, see _route_few
 --   routed     how many that were, or -1. Null: nothing has happened, the caller routes first, and comes again
---   to_route   arrivals or freed rows wait for the router
+--   served     at how many limiters it has looked for good: nobody has to look again at once
+--   to_route   arrivals wait for the router
 --
 -- It is longer than others, because a pass that meets a locked limiter rolls back and repeats one block: claim to charge.
 create or replace function _admit(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean, p_few boolean default true,
-  p_routes boolean default false, out routed int, out claimed int, out admitted int, out denied jsonb, out quarantined int, out next_eligible_at timestamptz,
-  out saturated text, out to_route boolean
+  p_routes boolean default false, out routed int, out claimed int, out served int, out admitted int, out denied jsonb, out quarantined int,
+  out next_eligible_at timestamptz, out saturated text, out to_route boolean
 ) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
@@ -33,6 +37,10 @@ declare
   v_policy policies;
   v_began timestamptz := clock_timestamp();
   v_now timestamptz := coalesce(p_now, v_began);
+  v_looks boolean;         -- at those who wait for limiters
+  v_looked_at bigint[];    -- these limiters
+  v_call record;
+  v_called claimed[];      -- which call these partitions
   v_partition_ids uuid[];
   v_claimed claimed[];
   v_limiters limiters[];
@@ -46,7 +54,7 @@ declare
   v_pass record;
 begin
   perform _check_isolation('a tick');
-  claimed := 0; admitted := 0; denied := '{}'; quarantined := 0;
+  claimed := 0; admitted := 0; denied := '{}'; quarantined := 0; served := 0;
   select * into v_policy from policies p where p.name = p_policy;
   if v_policy.id is null then
     perform _unknown_policy(p_policy);
@@ -61,32 +69,45 @@ begin
       select u.busy from turns u
       where u.policy_id = v_policy.id and u.step = 'admit' and u.place = 0);
   end if;
-  -- all partitions use this one
-  if v_busy ? v_policy.ahead_limiter_id::text
-    and _locked_limiters(array[v_policy.ahead_limiter_id]) <> '{}' then
+  if v_busy <> '{}' then   -- as passes before found them
+    v_locked := _locked_limiters(array(select k::bigint from jsonb_object_keys(v_busy) k));
+  end if;
+  if v_policy.ahead_limiter_id = any(v_locked) then   -- all partitions use this one
     next_eligible_at := v_now + interval '100 milliseconds';
-    to_route := _is_to_route(v_policy.id, p_policy);
+    to_route := _is_to_route(p_policy);
     return;
   end if;
   if p_routes then
-    routed := _route_few(v_policy, p_bounded, v_now);
+    routed := _route_few(v_policy, v_now);
     if routed is null then
       return;
     end if;
   end if;
   if v_policy.paused_until <= v_now then
+    -- of two that look at once, the second one would call those who stand further behind
+    v_looks := v_policy.enabled and (p_bounded or _try_lock_turn(v_policy.id, 'route'));
     -- More than once only if a limiter could not be locked, or if it is not for the small way. One subtransaction has all of it:
     -- a row that is locked outside and changed inside of one costs a multixact.
     loop
       claimed := 0;
       begin
+        v_called := '{}';
+        v_looked_at := case when v_looks then _limiters_to_look_at(v_policy, p_claim, v_locked, v_now, p_bounded) else '{}' end;
+        if v_looked_at <> '{}' then
+          v_call := _call(v_policy, case when not p_bounded then p_shard end, v_looked_at, p_claim, p_bounded, v_now);
+          v_called := v_call.called;
+        end if;
         v_partition_ids := _claim(v_policy, p_shard, p_claim, v_now);
-        exit when v_partition_ids is null;
+        if v_called <> '{}' then
+          v_partition_ids := array(select unnest(v_partition_ids) union select unnest(v_call.chosen));
+        end if;
+        exit when v_partition_ids is null and v_looked_at = '{}';
+        v_partition_ids := coalesce(v_partition_ids, '{}');
         claimed := cardinality(v_partition_ids);
         if v_busy <> '{}' or v_again then
-          v_locked := case when v_again
-            then _lock_available_limiters(
-              _limiters_of(v_partition_ids)) else '{}' end;
+          if v_again then
+            v_locked := v_locked || _lock_available_limiters(_limiters_of(v_partition_ids) || v_looked_at);
+          end if;
           -- all partitions use this one, and another pass may have it locked: they stay as they are
           if v_policy.ahead_limiter_id = any(v_locked) then
             claimed := 0;
@@ -94,12 +115,13 @@ begin
           end if;
           v_partition_ids := _postpone(
             v_policy.id, v_partition_ids, v_busy, v_locked, p_bounded, v_now);
-          exit when v_partition_ids = '{}';
+          v_looked_at := array(select u.id from unnest(v_looked_at) u (id) where u.id <> all (v_locked));
+          exit when v_partition_ids = '{}' and v_looked_at = '{}';
         end if;
         perform _promote(v_partition_ids, v_now);
-        v_claimed := _claimed(v_partition_ids);
+        v_claimed := _claimed(v_partition_ids, array(select c.id from unnest(v_called) c where c.goes_first));
         v_locking := not v_again;   -- in the second try they are locked by now
-        v_limiters := _lock_limiters_soon(array(
+        v_limiters := _lock_limiters_soon(v_looked_at || array(
           select distinct u.id from unnest(v_claimed) c cross join unnest(c.limiter_ids) u (id)));
         v_locking := false;
         if p_now is null then
@@ -108,16 +130,23 @@ begin
         -- while this pass waited for the locks, a removal of the policy may have moved its jobs elsewhere
         exit when exists (
           select from policies p where p.id = v_policy.id and p.paused_until > v_now);
-        v_in_few := p_few and cardinality(v_claimed) <= _few() and v_policy.history_kept_for is null
-          and _left_for(v_policy, v_now) is null;
-        if v_in_few then
-          v_pass := _pass_of_few(v_policy, v_claimed, v_limiters, p_bounded, v_now, v_began);
-        else
-          v_pass := _admit_locked(v_policy, v_claimed, v_limiters, v_now, p_bounded, v_began);
-          claimed := coalesce(v_pass.claimed, claimed);
-          quarantined := v_pass.quarantined;
+        if v_claimed <> '{}' then
+          v_in_few := p_few and cardinality(v_claimed) <= _few() and v_policy.history_kept_for is null
+            and _left_for(v_policy, v_now) is null;
+          if v_in_few then
+            v_pass := _pass_of_few(v_policy, v_claimed, v_limiters, p_bounded, v_now, v_began);
+          else
+            v_pass := _admit_locked(v_policy, v_claimed, v_limiters, v_now, p_bounded, v_began);
+            claimed := coalesce(v_pass.claimed, claimed);
+            quarantined := v_pass.quarantined;
+            v_partition_ids := v_pass.looked_at;
+          end if;
+          v_in_few := false;
+          admitted := v_pass.admitted; denied := v_pass.denied; saturated := v_pass.saturated;
         end if;
-        admitted := v_pass.admitted; denied := v_pass.denied; saturated := v_pass.saturated;
+        if v_looked_at <> '{}' then
+          served := _look_again(v_policy, p_shard, v_looked_at, v_partition_ids, p_bounded, v_now);
+        end if;
         if saturated = 'workers' and (
           select _may_end(l, v_now) from limiters l where l.id = v_policy.ahead_limiter_id) = 0 then
           saturated := 'gate';
@@ -144,8 +173,16 @@ begin
       end;
     end loop;
   end if;
+  if p_shard is not null and exists (select from unnest(v_called) c where c.shard <> p_shard) then
+    perform _notify_shards(p_policy, array(   -- their loops do not know that these go on at a time, or at once
+      select distinct q.shard from partitions q
+      where q.id = any(array(select c.id from unnest(v_called) c)) and q.shard <> p_shard and q.eligible_at < 'infinity'));
+  end if;
   next_eligible_at := case when v_policy.ahead_limiter_id = any(v_locked) then v_now + interval '100 milliseconds'
-    else _next_eligible_at(p_policy, p_shard, saturated is not null, p_now) end;
-  to_route := _is_to_route(v_policy.id, p_policy);
+    else _next_eligible_at(p_policy, p_shard, saturated is not null, p_now, p_bounded) end;
+  if next_eligible_at = '-infinity' then
+    next_eligible_at := v_now;
+  end if;
+  to_route := _is_to_route(p_policy);
 end
 $$;

@@ -6,8 +6,8 @@
 -- What it costs: ids of Graphile Worker's jobs are left out, as by any transaction that is rolled back.
 create or replace function _admit_cold(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
-  p_few boolean, p_routes boolean, out routed int, out claimed int, out admitted int, out denied jsonb, out quarantined int, out next_eligible_at timestamptz,
-  out saturated text, out to_route boolean
+  p_few boolean, p_routes boolean, out routed int, out claimed int, out served int, out admitted int, out denied jsonb, out quarantined int,
+  out next_eligible_at timestamptz, out saturated text, out to_route boolean
 ) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 declare
@@ -22,7 +22,7 @@ begin
   if v_pass.admitted > 0 then
     raise exception using errcode = 'DPOUT';
   end if;
-  routed := v_pass.routed; claimed := v_pass.claimed; admitted := v_pass.admitted; denied := v_pass.denied; quarantined := v_pass.quarantined;
+  routed := v_pass.routed; claimed := v_pass.claimed; served := v_pass.served; admitted := v_pass.admitted; denied := v_pass.denied; quarantined := v_pass.quarantined;
   next_eligible_at := v_pass.next_eligible_at; saturated := v_pass.saturated; to_route := v_pass.to_route;
 exception when sqlstate 'DPOUT' then null;
 end

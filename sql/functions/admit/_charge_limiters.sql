@@ -1,4 +1,4 @@
--- Charges the limiters for what a pass put in flight, sets when their waiters are woken, and reserves slots (see
+-- Charges the limiters for what a pass put in flight, sets when passes look at their waiters, and reserves slots (see
 -- _reservations).
 --
 --   p_elsewhere   a job that went may wait in Graphile Worker for something else than a slot

@@ -47,7 +47,13 @@ begin
     select p_policy, t.id, 'expired', t.jobs from tally t
   ),
   counted as (
-    update partitions q set staged = q.staged - t.jobs from tally t where q.id = t.id
+    update partitions q set
+      staged = q.staged - t.jobs,
+      -- one that a limiter has called, and that is left out
+      denied_until = case when t.jobs >= v_most then '-infinity' else q.denied_until end,
+      blocked_on = case when t.jobs < v_most then q.blocked_on end,
+      denied_reason = case when t.jobs < v_most then q.denied_reason end
+    from tally t where q.id = t.id
   )
   select coalesce(array_agg(t.id) filter (where t.jobs >= v_most), '{}') into v_left_out from tally t;
   perform _count_pending(p_policy, -cardinality(v_ids));

@@ -1,4 +1,4 @@
--- The virtual time of a partition's next job. Partitions are claimed and woken in its order.
+-- The virtual time of a partition's next job. Partitions are claimed and called in its order.
 --
 -- What was admitted decays. So a key is too high some time later, until _refresh_keys works it out again. Of old admissions
 -- a trace stays for long, and would let every new partition pass first: a thousandth of a job counts as nothing.

@@ -52,7 +52,7 @@ begin
     in_line_since = case
       when s.head_id is null or s.probe_job_id is not null or (v.lack).breadth = 0 then null
       when s.admitted > 0 then p_now
-      else least(case when p.ready then p.in_line_since end, p_now) end,
+      else least(case when p.ready or p.blocked_on is not null then p.in_line_since end, p_now) end,
     goes_first = p.id = any(v_first),
     probe_job_id = s.probe_job_id,
     visited = p_tick

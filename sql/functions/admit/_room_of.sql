@@ -1,7 +1,7 @@
 -- What a limiter has left at `p_now` under these numbers of an override (`p_set`, null: its own): `slots` of a cap, `tokens`
 -- of a throttle. The other one is null. At a rate of zero or less nothing goes, whatever the bucket has.
 --
--- A shadow gate has endless room here, as a cap without a bound, so nothing that ranks or wakes knows of it. Beside it stands
+-- A shadow gate has endless room here, as a cap without a bound, so nothing that ranks or calls knows of it. Beside it stands
 -- what the gate really has, in `shadow_tokens` or `shadow_slots`.
 --
 --   p_turned_at   when an override last gave it other numbers, or took them back; null: never

@@ -1,5 +1,5 @@
 -- Whether the router or a pass has something to do that a new job must not overtake. That is so if there are arrivals, freed rows or jobs without a partition key. It is also so if a
--- partition waits for one of these limiters, if one of the shard is eligible, or if waiters are to be woken by now.
+-- partition waits for one of these limiters, if one of the shard is eligible, or if somebody is to look at waiters by now.
 create or replace function _somebody_waits(
   p_policy_id int, p_policy text, p_shard text, p_limiter_ids bigint[], p_now timestamptz
 ) returns boolean language plpgsql stable as $$

@@ -6,7 +6,7 @@
 --
 --   p_claimed    partitions that the caller has locked. Their jobs whose time has come are due
 --   p_limiters   limiters that the caller has locked. It may have freed slots of them in memory: each is written once, here
---   p_freed      of how many jobs it has; null: no slot came free, and the partitions were eligible
+--   p_freed      of how many jobs it has; null: of none
 --   p_new        the one job that is to go, which nobody has staged, of the one claimed partition, where none is due; null: staged ones.
 --                Its parked_job_id: Graphile Worker has it already, and has started it
 --   saturated    as in _charge
@@ -106,7 +106,8 @@ begin
         v_most := v_room.slots;
       end if;
     end if;
-    v_reason := case when v_room.reserved_for is not null then 'reserved'
+    v_reason := case when v_room.id <> all (v_limiter_ids) then null
+      when v_room.reserved_for is not null then 'reserved'
       when v_room.shadow_slots is not null or v_room.shadow_tokens is not null then 'shadow'
       when v_room.share is not null and (p_new).parked_job_id is null then 'per worker' end;
     if v_reason is not null then
@@ -177,8 +178,19 @@ begin
       end if;
       v_heads[v_at] := v_job;
       v_room := v_rooms[v_lacks];
-      if v_room.breadth > 0 and v_room.tokens is not null then
-        v_closed := v_closed || v_room.id;
+      if v_room.breadth > 0 and v_room.tokens is not null and v_taken[v_at] < (p_policy).batch_size then
+        -- one that could not go even if all of its partition were as cheap as the cheapest stands in nobody's way, see _uses
+        v_can := v_job.pos;
+        foreach v_id in array v_line.limiter_ids loop
+          v_pos := array_position(v_ids, v_id);
+          v_can := least(v_can, case
+            when v_tokens[v_pos] is null then (v_rooms[v_pos]).slots + (v_rooms[v_pos]).admitted - (v_limiters[v_pos]).admitted
+            when (v_rooms[v_pos]).rate <= 0 then 0
+            else _jobs_through(v_tokens[v_pos], v_capacities[v_pos], v_line.min_cost) end);
+        end loop;
+        if v_can = v_job.pos then
+          v_closed := v_closed || v_room.id;
+        end if;
       end if;
       continue;
     end if;
@@ -300,7 +312,7 @@ begin
     end if;
   end loop;
   v_marks := _mark_few(
-    p_policy, p_claimed, v_taken, (p_new).id is null, p_freed is not null, v_heads, v_lacking, v_reasons, v_rooms, p_now);
+    p_policy, p_claimed, v_taken, (p_new).id is null, v_heads, v_lacking, v_reasons, v_rooms, p_now);
   is_timed := v_marks.is_timed;
   perform _write_limiters(
     v_limiters, v_rooms, v_marks.wakes, case when p_freed > 0 then cardinality(p_limiters) else 0 end, v_elsewhere, p_now);
@@ -398,7 +410,7 @@ begin
 end
 $$;
 
--- Writes limiters that the caller has locked: what went since they were read, and when the router looks at their waiters.
+-- Writes limiters that the caller has locked: what went since they were read, and when passes look at their waiters.
 --
 --   p_rooms     in the same places what they have left; empty: nothing went
 --   p_changed   the first so many limiters are written in any case: the caller has freed slots of them in memory
@@ -501,14 +513,13 @@ $$;
 -- _mark_partitions do for all of a pass. What it is told of the partitions has the places of `p_claimed`.
 --
 --   p_were_staged   what went was staged
---   p_were_in_line  they were claimed because they wait for a limiter
 --   p_heads     their next jobs; null: none is due
 --   p_lacking   the place in `p_rooms` of the limiter that has no room for it; null: each has
 --   is_timed    one of them goes on at a time that is known, or at once
---   wakes       in the places of `p_rooms`: when the router looks at the waiters of that limiter; null: when it is told
+--   wakes       in the places of `p_rooms`: when passes look at the waiters of that limiter; null: when somebody says so
 create or replace function _mark_few(
-  p_policy policies, p_claimed claimed[], p_taken int[], p_were_staged boolean, p_were_in_line boolean,
-  p_heads candidate[], p_lacking int[], p_reasons text[], p_rooms room_before[], p_now timestamptz,
+  p_policy policies, p_claimed claimed[], p_taken int[], p_were_staged boolean, p_heads candidate[],
+  p_lacking int[], p_reasons text[], p_rooms room_before[], p_now timestamptz,
   out is_timed boolean, out wakes timestamptz[]
 ) language plpgsql as $$
 declare
@@ -587,7 +598,7 @@ begin
       else least(p.waiting_since, p_now) end,
     in_line_since = case when (p_heads[x.at]).staged_id is null or (p_rooms[x.lacks]).breadth = 0 then null
       when x.taken > 0 then p_now
-      else least(case when p.ready or p_were_in_line then p.in_line_since end, p_now) end,
+      else least(case when p.ready or p.blocked_on is not null then p.in_line_since end, p_now) end,
     goes_first = false,
     visited = nextval('ticks')
   from unnest(v_ids, p_taken, v_decayed, v_due_ats, v_untils, p_lacking, p_reasons) with ordinality

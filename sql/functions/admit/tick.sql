@@ -19,7 +19,7 @@ begin
     select p.name from policies p
     where tick.policy is null or p.name = tick.policy order by p.id
   loop
-    perform _route(v_policy, tick.now, 10000, false, false, tick.shard);
+    perform _route(v_policy, tick.now, 10000);
     select * into v_pass from _admit(v_policy, tick.shard, 50, tick.now, false);
     claimed := claimed + v_pass.claimed;
     admitted := admitted + v_pass.admitted;

@@ -23,10 +23,9 @@ begin
     raise exception 'dispatch_policy: admit: count is %, expected 1 or more', coalesce(admit.count::text, 'null')
       using errcode = 'DPARG';
   end if;
-  -- It routes only if it must: no other router gets the turn before the caller's transaction ends. It does not set
-  -- limiters' wake_at, because that locks limiters out of order, and it goes on to lock others.
+  -- It routes only if it must: no other router gets the turn before the caller's transaction ends.
   if exists (select from arrivals a where a.policy = admit.policy) then
-    perform _route(admit.policy, admit.now, 10000, false, false);
+    perform _route(admit.policy, admit.now, 10000);
   end if;
   changed := 0;
   -- to count all of 500,000 took 125 ms, now 9
@@ -83,7 +82,7 @@ begin
   matched := (select count(*) from unnest(v_candidates) c where c.chosen);
   if v_partition_ids <> '{}' then
     changed := (select a.admitted from _admit_claimed(
-      v_policy, _claimed(v_partition_ids), v_limiters, v_candidates, v_now, true, null) a);
+      v_policy, _claimed(v_partition_ids, '{}'), v_limiters, v_candidates, v_now, true, null) a);
   end if;
   perform _audit('admit', admit.policy, admit.partition, null, null,
     jsonb_build_object('count', admit.count), admit.reason, admit.by, matched, changed);

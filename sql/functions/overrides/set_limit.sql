@@ -12,7 +12,7 @@
 -- `dry_run` only counts: also the partitions that go by the limit, and their staged jobs and jobs in flight, which are null
 -- otherwise.
 --
--- It locks no limiter, because an open transaction would stop all who use it. The router wakes those who wait. Only another
+-- It locks no limiter, because an open transaction would stop all who use it. The router says that passes look at those who wait. Only another
 -- change of the policy's limits waits for this one.
 --
 --   select * from dispatch_policy.set_limit('fetch_endpoint', 'account', '{"max": 0}', key => 'acct:1');

@@ -1,6 +1,6 @@
 -- Bids for or renews the leases of a tick loop. For each it returns what the loop must know before it sleeps: whether it
 -- leads, and until when the leader's lease runs. It also returns when a partition becomes eligible, and whether arrivals
--- or freed rows wait.
+-- wait.
 --
 -- It is one statement, so that an idle process costs little. It is part of a heartbeat, so it does not wait for a lease
 -- that another session has locked. A lease that runs for longer than any lease does is void: a clock was ahead.
@@ -46,10 +46,9 @@ begin
     -- each is made a number first: before PostgreSQL 17, infinity cannot be subtracted from a time
     (extract(epoch from _next_eligible_at(w.policy, w.shard)) - extract(epoch from v_now))::float8
       * 1000,
-    _is_to_route(w.policy_id, w.policy)
+    _is_to_route(w.policy)
       or _is_to_key(w.policy)
       or _waits_in_vain(w.policy_id, w.ahead_limiter_id, v_now)
-      or _with_new_shares(w.policy_id) <> '{}'
   from _led_shards(p_policies, p_shards, p_bid) w
   left join leases l on l.policy = w.policy and l.shard = w.shard
   order by w.policy, w.shard;   -- the leader of the first one sweeps, so exactly one loop does

@@ -1,5 +1,5 @@
 -- Passes freed slots on: admits the next jobs of those who wait for these limiters, in the transaction of the release. So the
--- next job needs no routing step and no pass. As in _wake, each limiter calls as many as it has room for, in fair order.
+-- next job needs no routing step and no pass. As in a pass, each limiter calls as many as it has room for, in fair order.
 --
 -- A release of few jobs frees their slots here as well, so that each limiter is read and written once. Other releases have freed
 -- them before, with _free_slots.
@@ -45,10 +45,7 @@ declare
   v_ending bigint[] := '{}';
   v_lags real[] := '{}';
   v_runs real[] := '{}';
-  v_room room_before;
-  v_places int;
-  v_longest int;
-  v_line claimed[];
+  v_line record;
   v_claimed claimed[] := '{}';
   v_before record;
   v_few record;
@@ -135,29 +132,11 @@ begin
       if v_there.are_old then
         perform _refresh_keys(v_policy, v_locked_ids, null, v_now);
       end if;
-      foreach v_limiter in array v_limiters loop
-        continue when v_limiter.kind = 'ahead';
-        v_room := _room_for_few(v_limiter, v_there.overridden, true, null, v_now);
-        v_places := _room_for_waiters(v_room, false);
-        if v_places = 0 then
-          v_full_ids := v_full_ids || v_room.id;
-          continue;
-        end if;
-        v_longest := least(v_places, _longest_first(v_policy, v_room.admitted, v_places));
-        if v_longest > 0 then
-          v_line := array(
-            select _as_claimed(q, true) from partitions q
-            where q.blocked_on = v_room.id and q.in_line_since <= _long_since(v_now) order by q.in_line_since
-            limit v_longest for no key update skip locked);
-          v_claimed := v_claimed || v_line;
-          v_places := v_places - cardinality(v_line);
-        end if;
-        v_claimed := v_claimed || array(
-          select _as_claimed(q, false) from partitions q
-          where q.blocked_on = v_room.id and (v_claimed = '{}' or q.id <> all (array(select c.id from unnest(v_claimed) c)))
-          order by q.fair_key, q.due_at limit least(v_places, _few() + 1)
-          for no key update skip locked);
-      end loop;
+      v_at := array_position(v_locked_ids, v_policy.ahead_limiter_id);   -- nobody waits for this one
+      v_line := _next_in_line(v_policy, null, _rooms_for_waiters(
+        v_limiters[:v_at - 1] || v_limiters[v_at + 1:], v_there.overridden, true, v_now), _few() + 1, v_now);
+      v_claimed := v_line.called;
+      v_full_ids := v_line.full_ids;
     end if;
     if v_claimed <> '{}' then
       v_before := _goes_before(v_policy, v_claimed, v_locked_ids, v_now);

@@ -46,7 +46,7 @@ begin
       (p_policy).id, _limiters_of(v_partition_ids), p_now, false) l);
   return (
     select count(*) from unnest(case when (p_policy).enabled
-      then _allocate(p_policy, _claimed(v_partition_ids), v_limiters, p_now)
+      then _allocate(p_policy, _claimed(v_partition_ids, '{}'), v_limiters, p_now)
       else array(select f from _first_due(v_partition_ids, (p_policy).batch_size, null) f) end) c
     where c.chosen);
 end

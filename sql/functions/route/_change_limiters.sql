@@ -58,7 +58,8 @@ begin
     returning l.id
   )
   insert into freed (policy_id, limiter_id)
-  select (p_policy).id, c.id from changed c;
+  select (p_policy).id, c.id from changed c
+  where exists (select from partitions q where q.blocked_on = c.id);
 exception when lock_not_available or deadlock_detected then
   v_free := array(
     select l.id from limiters l

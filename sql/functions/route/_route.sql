@@ -2,21 +2,15 @@
 -- own; SQL tick and SQL admit go on to admit in the same one.
 --
 -- Returns -1 if another router is at work: the caller comes back, because arrivals it was notified of may be left. Else it
--- returns how many arrivals it consumed and partitions it woke: `p_max` or more means call again. 0 means that nothing is
--- left that it can do. Arrivals of locked rows stay for a later routing step.
+-- returns how many arrivals it consumed, and one more if overrides are still to be announced. Of a policy that is switched
+-- off, the partitions that it woke count as well. `p_max` or more means call again. 0 means that nothing is left that it can
+-- do. Arrivals of locked rows stay for a later routing step.
 --
 -- An open transaction delays only what it has locked. The router never waits for a partition: it skips the arrivals of a
 -- locked one, and reads on. Limits come after, in a later statement: limiters ascending, and only those whose numbers
 -- differ and come from an earlier arrival. It waits for these only for a moment (see _route_batch).
---
---   p_times   false: the limiters' wake_at stay as they are. The SQL functions tick and admit go on to admit in the same
---             transaction. They would lock limiters out of order, and deadlock with releases. The next routing step of a
---             loop sets the times.
---   p_shard   the shard that the caller ticks next, null: all of them. The tick loops of other shards are notified if
---             their partitions are woken.
 create or replace function _route(
-  p_policy text, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean default true,
-  p_shard text default null
+  p_policy text, p_now timestamptz, p_max int
 ) returns int language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- planned at each call, an idle one took 9 ms
@@ -85,7 +79,18 @@ begin
   if v_policy.max_pending_in_all is not null then
     perform _add_up_pending(p_policy);
   end if;
-  return v_consumed
-    + _wake(v_policy, coalesce(p_now, clock_timestamp()), p_max, p_bounded, p_times, p_shard);
+  if not v_policy.enabled then
+    return v_consumed + _wake_all(v_policy, p_max);
+  end if;
+  -- two looks, each by its index: there may be an override for each of 10,000 accounts
+  if exists (
+    select from overrides o
+    where o.policy_id = v_policy.id and least(o.announce_at, o.announce_again_at) <= coalesce(p_now, clock_timestamp())
+  ) or exists (
+    select from overrides o where o.policy_id = v_policy.id and o.to_announce <> '{}'
+  ) then
+    return v_consumed + _announce_overrides(v_policy, coalesce(p_now, clock_timestamp()))::int;
+  end if;
+  return v_consumed;
 end
 $$;

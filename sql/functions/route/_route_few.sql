@@ -2,9 +2,9 @@
 -- job, and that is all it knows. Returns how many it consumed, -1 if another router is at work, and null if nothing has
 -- happened, because _route must come before, in a transaction of its own.
 --
--- It must if somebody may be woken or a limiter gets other numbers, because that locks limiters. A pass that locked some of
--- them here and others later would deadlock with releases.
-create or replace function _route_few(p_policy policies, p_bounded boolean, p_now timestamptz)
+-- It must if a limiter gets other numbers, because that locks limiters. A pass that locked some of them here and others later
+-- would deadlock with releases.
+create or replace function _route_few(p_policy policies, p_now timestamptz)
 returns int language plpgsql as $$
 declare
   v_there record;
@@ -14,11 +14,9 @@ declare
   v_context text;
 begin
   if not (p_policy).enabled or (p_policy).max_pending_in_all is not null
-    or exists (select from freed f where f.policy_id = (p_policy).id)
     or exists (
       select from overrides o where o.policy_id = (p_policy).id and least(o.announce_at, o.announce_again_at) <= p_now)
-    or exists (select from overrides o where o.policy_id = (p_policy).id and o.to_announce <> '{}')
-    or _limiters_to_wake(p_policy, p_now, 1, p_bounded) <> '{}' then
+    or exists (select from overrides o where o.policy_id = (p_policy).id and o.to_announce <> '{}') then
     return null;
   elsif not exists (select from arrivals a where a.policy = (p_policy).name) then
     return 0;

@@ -1,6 +1,6 @@
 -- Gives limiters that existed before (all but `p_made_*`) the numbers that the newest arrivals carry. A partition's own
--- limiters follow the partition. A shared one follows the newest arrival of any of its partitions. Whoever waits for a
--- changed limiter is woken.
+-- limiters follow the partition. A shared one follows the newest arrival of any of its partitions. A changed limiter gets a
+-- freed row.
 --
 -- An arrival that was staged earlier and commits late changes nothing, nor does one that is routed after newer ones in a flood.
 -- There is one exception: if the later one came from another partition and confirmed the numbers, the late one counts until

@@ -3,7 +3,7 @@
 -- A partition that is locked waits until a later step. Until then its limiter keeps what would wake it, because the policy
 -- may be switched on before.
 create or replace function _wake_all(
-  p_policy policies, p_max int, p_shard text
+  p_policy policies, p_max int
 ) returns int language plpgsql as $$
 declare
   v_woken int;
@@ -18,7 +18,7 @@ begin
       order by q.id limit p_max for no key update skip locked))
     returning p.shard
   )
-  select count(*), array_agg(distinct w.shard) filter (where w.shard <> p_shard) into v_woken, v_shards from woken w;
+  select count(*), array_agg(distinct w.shard) into v_woken, v_shards from woken w;
   with idle as materialized (   -- one look at the index for each, in the deletion's snapshot
     select d.id from (
       select distinct f.limiter_id as id from freed f where f.policy_id = (p_policy).id
@@ -27,7 +27,7 @@ begin
   )
   delete from freed f
   where f.policy_id = (p_policy).id and (f.limiter_id in (select i.id from idle i)) is true;
-  -- locked before it is looked at who waits, as in _wake
+  -- locked before it is looked at who waits: a pass may add a waiter and set wake_at
   v_limiter_ids := array(
     select x.id from limiters x
     where x.policy_id = (p_policy).id and x.wake_at is not null for no key update skip locked);

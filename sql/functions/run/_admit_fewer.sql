@@ -1,4 +1,4 @@
--- Sets the cap of _local_cap at these gates of a job that was requeued, and when the router looks at their waiters again.
+-- Sets the cap of _local_cap at these gates of a job that was requeued, and when passes look at their waiters again.
 -- The caller has locked the limiters, and has freed the job's slots.
 create or replace function _admit_fewer(p_limiter_ids bigint[], p_gates text[], p_now timestamptz)
 returns void language sql volatile as $$

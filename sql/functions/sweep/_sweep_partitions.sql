@@ -51,7 +51,7 @@ as $$
         or case when s.shares
           then l.wake_at > ready.by or (l.wake_at is null and n.tokens >= least(n.capacity, 1) and n.rate > 0)
           else q.denied_until > ready.by end))
-      -- each routing step and each heartbeat checks the ahead bound: see _waits_in_vain
+      -- each pass and each heartbeat checks the ahead bound: see _waits_in_vain
       or (not l.by_tokens and l.kind <> 'ahead' and (l.wake_at is null or l.wake_at > p_now + interval '1 second')
         and (l.fewest_pools < n.pools) is not true   -- nor those whose gate has new shares
         and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))

@@ -154,17 +154,31 @@ test("who waits for an end to be recorded is looked at soon, also when a release
   const admitting = await it.session();
   await admitting.query("begin");
   await it.table("limiters", admitting).lock({}, "no key update");
-  await it.route();
+  await it.admit();
   t.is(await notes(), 1, "its time cannot be set meanwhile: the note stays");
   await admitting.query("rollback");
 
-  await it.route();
+  await it.admit();
   t.is(await notes(), 0);
   t.not((await it.limiter("ahead")).wake_at, null);
   t.is(await waits(it), false);
   await record(it, ended);
   t.is(await waits(it), true);
   t.is(await it.passes(), 1);
+});
+
+test("an explicit tick calls those who wait for the ahead bound until none does, and leaves its times alone", async (t) => {
+  const it = await engine(t, { gates: [], ahead: 0 });
+  await heartbeat(it);
+  await it.stage(["a", "b", "c", "d"]);
+  t.is(await it.passes(2), 1);
+  await it.table("limiters").set({ wake_at: "infinity" }, { gate: "ahead" });
+  for (const left of [2, 1, 0]) {
+    const { admitted, next_eligible_at } = await it.admit({ bounded: false, claim: 1 });
+    t.is(admitted, 1);
+    t.is(next_eligible_at instanceof Date, left > 0, `${left} are left`);
+  }
+  t.is((await it.limiter("ahead")).wake_at, Number.POSITIVE_INFINITY);
 });
 
 test("a job whose end nobody will record holds no place once it is unlocked, nor beside its own next run", async (t) => {

@@ -57,7 +57,7 @@ async function emptyBucket(t: ExecutionContext, now: number, aheadMs: number): P
 }
 
 async function admitAt(world: Engine, now: number): Promise<number> {
-  await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [new Date(now)]);
+  await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000)", [new Date(now)]);
   return (await world.admit({ now: new Date(now) })).admitted;
 }
 

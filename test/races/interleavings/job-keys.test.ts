@@ -166,7 +166,7 @@ for (const end of ["commit", "rollback"]) {
     await ticking.query("begin");
     t.is((await world.admit({ as: ticking })).admitted, 1, "b's");
     const later = new Date(Date.now() + 60_000);
-    await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [later]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000)", [later]);
     const other = await world.session();
     const second = world.admit({ now: later, as: other });
     await world.waitsForLock(other);
@@ -190,7 +190,7 @@ function finished(job: string, parks: boolean) {
 /** When its time has come and its job is done, nothing is left of either. */
 async function accountedFor(t: ExecutionContext, world: Engine): Promise<void> {
   const later = new Date(Date.now() + 60_000);
-  await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [later]);
+  await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000)", [later]);
   await world.admit({ now: later });
   const { rows } = await world.pool.query("select id from graphile_worker.jobs");
   await world.finish(rows.map(({ id }) => id));

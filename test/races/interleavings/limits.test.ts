@@ -234,7 +234,7 @@ async function emptied(t: ExecutionContext): Promise<Engine> {
 /** Routes and admits once, so many seconds from now. */
 async function passIn(world: Engine, seconds: number): Promise<number> {
   const now = new Date(Date.now() + seconds * 1000);
-  await world.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [world.policy, now]);
+  await world.pool.query("select dispatch_policy_internal._route($1, $2, 10000)", [world.policy, now]);
   return (await world.admit({ now })).admitted;
 }
 

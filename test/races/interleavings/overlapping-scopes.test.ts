@@ -124,7 +124,7 @@ test("under fairness by work, a slot kept for another wakes nobody again and aga
   await world.stage(rivals);
   const now = new Date(reserved_until.getTime() - 1);
   const passAt = async () => {
-    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [now]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000)", [now]);
     return world.admit({ now });
   };
   await passAt();
@@ -149,7 +149,7 @@ test("a slot stays kept for a partition while another slot of the scope goes to 
   const now = new Date(reserved_until.getTime() - 1);
   await world.stage(["a2", "a3"], { runAt: new Date(now.getTime() - 5000) });
   const passAt = async () => {
-    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [now]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000)", [now]);
     return (await world.admit({ now })).admitted;
   };
   t.deepEqual([await passAt(), await passAt()], [1, 0]);
@@ -168,8 +168,7 @@ test("a slot kept for a partition goes to a rival at once if its breaker opens",
   t.is(await world.passes(), 0, "the region is full");
   t.is((await world.limiter("account", "acc")).reserved_for, (await world.partition("p")).id);
   const now = new Date((await world.limiter("account", "acc")).reserved_until.getTime() - 1);
-  const route = () =>
-    world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [now]);
+  const route = () => world.pool.query("select dispatch_policy_internal._route('p', $1, 10000)", [now]);
   await world.stage("a", { runAt: new Date(now.getTime() - 5000) });
   await route();
   t.is((await world.admit({ now })).admitted, 0, "the account's slot is kept");
@@ -197,9 +196,7 @@ for (const first of ["account", "rate"] as const) {
     let now = Date.now();
     const passAt = async () => {
       now += 5;
-      await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [
-        new Date(now),
-      ]);
+      await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000)", [new Date(now)]);
       await world.admit({ now: new Date(now) });
     };
     for (let pass = 0; pass < 4; pass++) await passAt();
@@ -245,9 +242,7 @@ for (const [staged, runAt] of [
     let clock = Date.now() + 1000;
     const passAfter = async (seconds: number) => {
       clock += seconds * 1000;
-      await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [
-        new Date(clock),
-      ]);
+      await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000)", [new Date(clock)]);
       return (await world.admit({ now: new Date(clock) })).admitted;
     };
     t.is(await passAfter(0), 0);
@@ -276,9 +271,7 @@ test("a slot kept for a partition whose other scope stays full is lent out, and 
   let clock = Date.now() + 1000;
   let finished = 0;
   const pass = async () => {
-    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [
-      new Date(clock),
-    ]);
+    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000)", [new Date(clock)]);
     await world.admit({ now: new Date(clock) });
   };
   for (const end = clock + 120_000; clock < end; clock += 500) {

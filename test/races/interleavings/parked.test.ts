@@ -163,7 +163,7 @@ test("arrivals that are merged tell that a partition's next job is another", asy
   await holder.query("begin");
   await it.table("partitions", holder).lock({ key: "a" });
   for (let n = 0; n < 5; n++) await it.stage("a", { priority: 9 });
-  await it.pool.query("select dispatch_policy_internal._route('p', null, 3, false)");
+  await it.pool.query("select dispatch_policy_internal._route('p', null, 3)");
   await holder.query("commit");
   t.is(await it.passes(3), 1, "the cheap one");
 });
@@ -179,7 +179,7 @@ test("arrivals that are merged keep the time at which a cheaper job comes before
   for (let n = 0; n < 5; n++) await it.stage("a", { priority: 9 });
   const soon = new Date(Date.now() + 5000);
   await it.stage("a", { priority: -3, runAt: soon });
-  await it.pool.query("select dispatch_policy_internal._route('p', null, 3, false)");
+  await it.pool.query("select dispatch_policy_internal._route('p', null, 3)");
   await holder.query("commit");
   await it.route();
   t.true(

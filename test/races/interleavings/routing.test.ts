@@ -22,7 +22,7 @@ async function arrive(world: Engine, partition: string, count: number): Promise<
 
 /** Routes a batch of so many at most. */
 function routeSome(world: Engine, most: number): Promise<number> {
-  return world.number("select dispatch_policy_internal._route('p', null, $1, false)", [most]);
+  return world.number("select dispatch_policy_internal._route('p', null, $1)", [most]);
 }
 
 function arrivals(world: Engine): Promise<number> {
@@ -61,7 +61,7 @@ test("arrivals that are merged while their partition is locked do what they woul
     await world.stage("a", { gates: cap(7), priority: -5, cost: 0.5 });
     await world.stage("a", { gates: cap(9), weight: 3, runAt: new Date(0) });
     await world.stage("a", { gates: cap(8), priority: 3, weight: 2 });
-    await world.pool.query("select dispatch_policy_internal._route('p', null, $1, false)", [max]);
+    await world.pool.query("select dispatch_policy_internal._route('p', null, $1)", [max]);
     t.is(await arrivals(world), max === 3 ? 1 : 3);
     await app.query("commit");
     await world.route();

@@ -1,4 +1,4 @@
-// Limiters that are shared by partitions of several shards: their room must reach a shard that somebody ticks.
+// Limiters that are shared by partitions of several shards: who is first in line goes, whoever ticks its shard.
 import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, engine, type Session, throttle, until } from "../../helpers/engine.ts";
 
@@ -22,12 +22,6 @@ async function crowded(t: ExecutionContext, waiting: number): Promise<Engine> {
 /** Whoever waits in this shard goes before those of the others. */
 async function comesFirst(world: Engine, shard: string): Promise<void> {
   await world.table("partitions").set({ fair_key: (its) => `${its} - 1e6` }, { shard });
-}
-
-/** The holder of the only slot frees it, and the loop of the shard eu routes that. */
-async function releaseHolder(world: Engine): Promise<void> {
-  await world.release(await world.inFlight("holder"));
-  await world.route(world.pool, "eu");
 }
 
 /** Whoever this is holds the lease of the shard, or has lost it by now. */
@@ -54,26 +48,34 @@ async function waiting(world: Engine, shard: string): Promise<number> {
 }
 
 for (const [what, ttl] of [
+  ["that is led", "1 minute"],
   ["that nobody leads", null],
   ["whose leader has died", "-1 second"],
 ] as const) {
-  test(`partitions of a shard ${what} use up no room`, async (t) => {
+  test(`who is first in line goes in another shard's pass, in a shard ${what}`, async (t) => {
     const world = await crowded(t, 20);
     await lead(world, "eu", "one");
     if (ttl) await lead(world, "us", "other", ttl);
+    await world.release(await world.inFlight("holder"));
 
-    await releaseHolder(world);
-    t.is((await world.admit({ shard: "eu" })).admitted, 1);
+    t.is((await world.admit({ shard: "eu", bounded: true })).admitted, 1);
+    t.is(await waiting(world, "us"), 19);
+    t.is(await waiting(world, "eu"), 1);
   });
 }
 
 test("partitions of a shard that nobody leads are there for whoever comes to lead it", async (t) => {
-  const world = await crowded(t, 3);
+  const world = await crowded(t, 1);
+  await world.stage("us0", { shard: "us" });
   await lead(world, "eu", "one");
   const { session, said } = await heard(world);
+  await world.pool.query("select dispatch_policy.set_limit('p', 'all', '{\"max\": 3}')");
+  await world.table("policies").set({ batch_size: 1 });
+  await world.release(await world.inFlight("holder"));
 
-  await releaseHolder(world);
-  await world.admit({ shard: "eu" });
+  await world.route();
+  t.is((await world.admit({ shard: "eu", bounded: true })).admitted, 2, "the first of us0, and that of eu");
+  await world.release(await world.inFlight("eu"));
   await session.query("select");
   t.like(
     said.find(({ shard }) => shard),
@@ -83,72 +85,46 @@ test("partitions of a shard that nobody leads are there for whoever comes to lea
     "select shard from dispatch_policy_internal._lease('other', '{p}', null, '1 minute', true) where leads",
   );
   t.true(rows.some(({ shard }) => shard === "us"));
-  await world.release(await world.inFlight("eu"));
-  await world.route(world.pool, "us");
   t.is((await world.admit({ shard: "us" })).admitted, 1);
 });
 
-test("a pass that ticks every shard offers room to all of them, in fair order", async (t) => {
+test("a tick that ignores the ahead bound stays in its shard, and leaves word for the others", async (t) => {
   const world = await crowded(t, 3);
-  await lead(world, "eu", "one");
-
   await world.release(await world.inFlight("holder"));
-  await world.route();
-  t.is(await waiting(world, "us"), 2);
-  t.is(await waiting(world, "eu"), 1);
-});
-
-test("a router that wakes partitions of another loop's shard tells that loop, and no other", async (t) => {
-  const world = await crowded(t, 3);
-  await lead(world, "eu", "one");
-  await lead(world, "us", "other");
-  await world.release(await world.inFlight("holder"));
-  const { session, said } = await heard(world);
-
-  await world.route(world.pool, "eu");
-  await session.query("select");
-  t.deepEqual(said, [{ schema: "dispatch_policy", policy: "p", shard: "us" }] as never);
+  t.is((await world.admit({ shard: "eu" })).admitted, 1);
+  t.is((await world.inFlight("eu")).length, 1);
+  await world.release(await world.inFlight("eu"));
   t.is((await world.admit({ shard: "eu" })).admitted, 0);
   t.is((await world.admit({ shard: "us" })).admitted, 1);
 });
 
-test("a router that wakes partitions of its own shard tells nobody", async (t) => {
+test("a pass tells the loop of another shard, and no other, if a partition that it has called goes on at a time", async (t) => {
   const world = await crowded(t, 3);
+  await world.stage("us0", { shard: "us", runAt: new Date(Date.now() + 3_600_000) });
+  await world.route();
+  await comesFirst(world, "us");
+  await world.table("partitions").set({ fair_key: -2e9 }, { key: "us0" });
+  await lead(world, "eu", "one");
   await lead(world, "us", "other");
   await world.release(await world.inFlight("holder"));
   const { session, said } = await heard(world);
 
-  await world.route(world.pool, "us");
+  t.is((await world.admit({ shard: "eu", bounded: true })).admitted, 1);
   await session.query("select");
-  t.deepEqual(said, []);
+  t.deepEqual(said, [{ schema: "dispatch_policy", policy: "p", shard: "us" }] as never);
 });
 
-test("room that was offered to a shard whose leader then died goes to the next in line", async (t) => {
-  const world = await crowded(t, 20);
-  await lead(world, "eu", "one");
-  await lead(world, "us", "other");
-  await releaseHolder(world);
-  t.is((await world.admit({ shard: "eu" })).admitted, 0, "the first in line is of us");
-  t.is(await waiting(world, "us"), 19);
+test("a pass that calls partitions of its own shard, or some that have nothing left, tells nobody", async (t) => {
+  for (const shard of ["us", "eu"]) {
+    const world = await crowded(t, 3);
+    await lead(world, shard, "other");
+    await world.release(await world.inFlight("holder"));
+    const { session, said } = await heard(world);
 
-  await lead(world, "us", "other", "-1 second");
-  await world.route(world.pool, "eu");
-  t.is((await world.admit({ shard: "eu" })).admitted, 1);
-});
-
-test("a lease that runs out while the router works costs one pass", async (t) => {
-  const world = await crowded(t, 20);
-  await lead(world, "eu", "one");
-  await lead(world, "us", "other");
-  await world.release(await world.inFlight("holder"));
-  const routing = await world.session();
-  await routing.query("begin");
-  await world.route(routing, "eu");
-  await lead(world, "us", "other", "-1 second");
-  await routing.query("commit");
-
-  await world.route(world.pool, "eu");
-  t.is((await world.admit({ shard: "eu" })).admitted, 1);
+    t.is((await world.admit({ shard, bounded: true })).admitted, 1);
+    await session.query("select");
+    t.deepEqual(said, []);
+  }
 });
 
 /** A bucket that all shards share, emptied, and a dear job of shard us that waits for its tokens. */
@@ -163,34 +139,35 @@ async function emptyBucket(t: ExecutionContext): Promise<Engine> {
   return world;
 }
 
-test("tokens of a shared bucket are not kept for a shard that nobody ticks", async (t) => {
+test("a shared bucket serves who is first in line, though nobody ticks its shard", async (t) => {
   const world = await emptyBucket(t);
+  await world.route(); // it has been in line for longer, too
   await world.stage("eu", { shard: "eu", cost: 2 });
   await world.route();
   for (const shard of ["us", "eu"]) t.is((await world.admit({ shard })).admitted, 0);
   await comesFirst(world, "us");
-
-  const later = new Date(Date.now() + 2.1 * 3_600_000);
+  const from = Date.now();
+  const pass = async (hours: number) => {
+    const now = new Date(from + hours * 3_600_000);
+    return (await world.admit({ shard: "eu", now, bounded: true })).admitted;
+  };
   await lead(world, "eu", "one", "1 day");
-  await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false, true, 'eu')", [
-    later,
-  ]);
-  t.is((await world.admit({ shard: "eu", now: later })).admitted, 1);
+  for (const again of [0, 0.01]) t.is(await pass(2.1 + again), 0, "its tokens are kept for us");
+  t.is(await pass(8.1), 1);
+  t.is((await world.inFlight("us")).length, 1);
+  t.is(await pass(10.2), 1);
 });
 
-test("a shared bucket with tokens that only a shard nobody ticks waits for does not wake the router in vain", async (t) => {
+test("a freed row of a shared bucket with too few tokens is looked at once, and then at their time", async (t) => {
   const world = await emptyBucket(t);
   await world.route();
   t.is((await world.admit({ shard: "us" })).admitted, 0);
   const { policy_id, id } = await world.limiter("all");
   await world.table("freed").add({ policy_id, limiter_id: id });
-  const later = Date.now() + 3_600_000;
-  for (const now of [new Date(later), new Date(later + 10)])
-    await world.pool.query("select dispatch_policy_internal._route('p', $1, 10000, false, true, 'eu')", [
-      now,
-    ]);
-  t.is((await world.limiter("all")).wake_at, null);
+  const now = Date.now() + 3_600_000;
+  t.is((await world.admit({ shard: "eu", bounded: true, now: new Date(now) })).admitted, 0);
   t.is(await world.table("freed").count(), 0);
+  t.true((await world.limiter("all")).wake_at.getTime() > now + 6.9 * 3_600_000);
 });
 
 test("a leader keeps its shards while their partitions wait, and another can take them over", async (t) => {
@@ -202,7 +179,7 @@ test("a leader keeps its shards while their partitions wait, and another can tak
   };
   await world.stage(["a", "b"], { shard: "eu" });
   t.deepEqual(await bid("one", null), ["default", "eu"]);
-  await world.route(world.pool, "eu");
+  await world.route();
   t.is((await world.admit({ shard: "eu" })).admitted, 1);
   await world.admit({ shard: "eu" });
   t.is(await waiting(world, "eu"), 1);
@@ -250,7 +227,7 @@ test("a policy that is switched off tells the loops of all shards that it wakes"
   const world = await crowded(t, 3);
   await world.pool.query("select dispatch_policy.switch_policy('p', false)");
   const { session, said } = await heard(world);
-  await world.route(world.pool, "eu");
+  await world.route();
   await until("the loop of us is told", async () => {
     await session.query("select");
     return said.some(({ shard }) => shard === "us");

@@ -2,7 +2,6 @@
 import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
 import { inside } from "../../helpers/inside.ts";
-import { nameOf } from "../../helpers/table.ts";
 
 /** One slot over the whole policy, held by a job of `holder`; `first` waits before `second`. */
 async function oneSlotTaken(t: ExecutionContext, [first, second]: [string, string]): Promise<Engine> {
@@ -48,8 +47,6 @@ test("a wake-up spent on a partition that is paused before its tick is not lost"
   const world = await oneSlotTaken(t, ["paused", "waiting"]);
 
   await world.release(await world.inFlight("holder"));
-  await world.route();
-  t.is((await world.partition("paused")).blocked_on, null, "woken");
   await world.pool.query("select dispatch_policy.pause('p', partition => 'paused')");
   await world.passes(3);
   t.is((await world.inFlight("waiting")).length, 1);
@@ -59,7 +56,6 @@ test("a wake-up spent on a partition that is held before its tick is not lost", 
   const world = await oneSlotTaken(t, ["held", "waiting"]);
 
   await world.release(await world.inFlight("holder"));
-  await world.route();
   await world.pool.query("select dispatch_policy.hold('p', 'held', now() + interval '1 hour')");
   await world.passes(3);
   t.is((await world.inFlight("waiting")).length, 1);
@@ -131,7 +127,7 @@ test("a router leaves the arrivals of a partition a tick has locked, and says so
   await world.route();
   const ticking = await world.session();
   await ticking.query("begin");
-  await world.admit({ as: ticking });
+  await world.admit({ as: ticking, bounded: true });
   await world.stage(["a", "b"]);
 
   t.is(await world.route(), 1, "one consumed, one left");
@@ -178,7 +174,7 @@ test("a limit overridden to 0 comes back by itself, and with it those who wait f
   t.is((await world.partition("a")).denied_reason, "max_zero");
 
   const later = new Date(Date.now() + 3_601_000);
-  await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000, false)", [later]);
+  await world.pool.query("select dispatch_policy_internal._route('p', $1, 1000)", [later]);
   t.is((await world.admit({ now: later })).admitted, 2);
 });
 
@@ -211,10 +207,7 @@ async function watch(
   const went: [number, string][] = [];
   for (let ms = 0; ms <= seconds * 1000; ms += everyMs) {
     const now = new Date(from + ms);
-    await world.pool.query("select dispatch_policy_internal._route($1, $2, 10000, false)", [
-      world.policy,
-      now,
-    ]);
+    await world.pool.query("select dispatch_policy_internal._route($1, $2, 10000)", [world.policy, now]);
     if ((await world.admit({ now })).admitted === 0) continue;
     for (const partition of await world.admittedAt(now)) went.push([ms / 1000, partition]);
   }
@@ -256,6 +249,79 @@ test("a dear job gets its turn at a shared throttle, however many cheap ones wai
   t.is(went.filter(([, partition]) => partition === "dear").length, 4, JSON.stringify(went));
 });
 
+test("a shared throttle whose first in line is locked is looked at again in a moment, and not at once", async (t) => {
+  const world = await engine(t, { gates: shared(1, 1, 1) });
+  const now = new Date(Date.now() + 10_000);
+  await world.stage(["a", "b"]);
+  t.is(await world.passes(2), 1);
+  const other = await world.session();
+  await other.query("begin");
+  await world.table("partitions", other).lock({ blocked_on: (its) => `${its} is not null` });
+  const { served, admitted } = await world.admit({ now });
+  t.deepEqual([served, admitted], [0, 0]);
+  t.deepEqual((await world.limiter("all")).wake_at, new Date(now.getTime() + 50));
+  await other.query("rollback");
+  t.is((await world.admit({ now: new Date(now.getTime() + 50) })).admitted, 1);
+});
+
+test("a tick ahead of the clock, for which an override has begun, leaves the times by the clock", async (t) => {
+  const world = await engine(t, {
+    gates: [concurrency(1, { name: "cap", scope: "policy" }), ...shared(1, 60, 1)],
+  });
+  await world.stage(["a", "b"]);
+  t.is(await world.passes(2), 1);
+  await world.release(await world.inFlight());
+  await world.passes(2);
+  const { wake_at, id, policy_id } = await world.limiter("all");
+  t.not(wake_at, null);
+  const begins = Date.now() + 3_600_000;
+  for (const gate of ["all", "cap"])
+    await world.pool.query(`select dispatch_policy.set_limit('p', $1, $2, "from" => $3)`, [
+      ...[gate, gate === "all" ? { rate: 0 } : { max: 0 }, new Date(begins)],
+    ]);
+  await world.table("freed").add({ policy_id, limiter_id: (await world.limiter("cap")).id });
+  t.is((await world.admit({ now: new Date(begins + 1000) })).admitted, 0);
+  t.deepEqual((await world.limiter("all")).wake_at, wake_at);
+  t.is(await world.table("freed").count(), 1);
+  t.is(id, (await world.partition("b")).blocked_on);
+});
+
+test("without fairness a shared throttle serves in the order of wait, also if a dear job comes first", async (t) => {
+  const world = await engine(t, { gates: shared(1, 1, 1), halfLifeSeconds: null });
+  const keys = ["holder", "dear", "b", "c", "d"];
+  for (const key of keys) {
+    await world.stage(key, { cost: key === "dear" ? 3 : 1 });
+    await world.passes();
+  }
+  const went = await watch(world, Date.now(), 8, 100);
+  t.deepEqual(
+    went.map(([, partition]) => partition),
+    keys.slice(1),
+  );
+});
+
+test("more waiters than a pass claims go in fair order, whichever limiters they wait for", async (t) => {
+  const region = concurrency(2, { name: "region", scope: (key) => key.slice(0, 2) });
+  const world = await engine(t, { gates: [region] });
+  const waiters = ["eu3", "us3", "eu4", "us4"];
+  await world.stage(["eu1", "eu2", "us1", "us2"]);
+  t.is(await world.passes(), 4);
+  await world.stage(waiters);
+  t.is(await world.passes(), 0);
+  for (const [place, key] of waiters.entries())
+    await world.table("partitions").set({ fair_key: place - 1e6 }, { key });
+  const jobs = (await Promise.all(["eu1", "eu2", "us1", "us2"].map((key) => world.inFlight(key)))).flat();
+  await world.release(jobs);
+  const went: string[] = [];
+  const from = Date.now() + 1000;
+  for (let pass = 0; pass < 4; pass++) {
+    const now = new Date(from + pass);
+    await world.admit({ claim: 1, now });
+    went.push(...(await world.admittedAt(now)));
+  }
+  t.deepEqual(went, waiters);
+});
+
 test("a tick in SQL, which routes and admits in one transaction, holds no limiter before it admits", async (t) => {
   const world = await engine(t, { gates: [concurrency(5), ...shared(1, 1, 1)] });
   await world.stage(["a", "b", "c"]);
@@ -263,8 +329,7 @@ test("a tick in SQL, which routes and admits in one transaction, holds no limite
   const ticking = await world.session();
   await ticking.query("begin");
   const later = new Date(Date.now() + 10_000);
-  await ticking.query("select dispatch_policy_internal._route('p', $1, 10000, false, false)", [later]);
-  t.is(await world.table("partitions").count({ blocked_on: null }), 1);
+  await ticking.query("select dispatch_policy_internal._route('p', $1, 10000)", [later]);
   await t.notThrowsAsync(world.table("limiters").lock({}, "no key update nowait"));
   await ticking.query("commit");
   t.is(await world.number("select admitted from dispatch_policy.tick('p', now => $1)", [later]), 1);
@@ -283,12 +348,12 @@ test("an operator's admit, which routes first, holds no limiter before it admits
   await admitting.query("rollback");
 });
 
-test("who is made to wait for a shared bucket while the router wakes others is told in turn", async (t) => {
+test("who is made to wait for a shared bucket while a pass calls others is told in turn", async (t) => {
   const world = await engine(t, { gates: shared(1, 3600, 1) });
   const start = Date.now() + 60_000;
   const at = (minutes: number) => new Date(start + minutes * 60_000);
   const route = (as: Queryable, minutes: number) =>
-    as.query("select dispatch_policy_internal._route('p', $1, 10000, false)", [at(minutes)]);
+    as.query("select dispatch_policy_internal._route('p', $1, 10000)", [at(minutes)]);
   await world.stage("first");
   await world.route();
   t.is((await world.admit({ now: at(0) })).admitted, 1);
@@ -299,27 +364,14 @@ test("who is made to wait for a shared bucket while the router wakes others is t
   await world.route();
   const ticking = await world.session();
   await ticking.query("begin");
-  t.is((await world.admit({ as: ticking, now: at(30) })).admitted, 0);
-
-  // the router has counted who waits for the bucket, and stops before it writes when it looks again
-  await world.pool.query(`alter function dispatch_policy_internal._next_in_line rename to _line_then;
-    create function dispatch_policy_internal._next_in_line(
-      a ${nameOf("policies")}, b ${nameOf("room_before")}, c text[], d timestamptz,
-      out room int, out woken uuid[], out by_wait uuid[], out waiting bigint, out wake_at timestamptz
-    ) language plpgsql as $$ begin
-      select l.* into room, woken, by_wait, waiting, wake_at from dispatch_policy_internal._line_then(a, b, c, d) l;
-      if b.tokens is not null then perform pg_advisory_xact_lock(42); end if;
-    end $$`);
-  const gate = await world.session();
-  await gate.query("select pg_advisory_lock(42)");
-  const routing = await world.session();
-  const routed = route(routing, 61);
-  await world.waitsForLock(routing);
+  t.is((await world.admit({ as: ticking, now: at(30), bounded: true })).admitted, 0);
+  const calling = await world.session();
+  const called = world.admit({ as: calling, now: at(61) });
+  await world.waitsForLock(calling);
   await ticking.query("commit");
-  await gate.query("select pg_advisory_unlock(42)");
-  await routed;
+  t.is((await called).admitted, 1);
 
-  const went: string[] = [];
+  const went = await world.admittedAt(at(61));
   for (const minutes of [62, 125, 190]) {
     await route(world.pool, minutes);
     await world.admit({ now: at(minutes) });
