@@ -182,8 +182,9 @@ $$;
 -- them. Or the room is news to the pass. Else it is at a time if that is known, or when there is a freed row. A shared throttle is
 -- looked at again when there are enough tokens for the first one's next job.
 --
--- The danger: a tick whose `now` is ahead of the clock goes by an override that has not begun yet. The times that it writes would be
--- too late for those who go by the clock. The cure: it leaves earlier times, and what says that there may be room.
+-- The danger: a tick whose `now` is not the clock's goes by other overrides: one that has not begun, or one that is over. The times
+-- that it writes would be too late for those who go by the clock, and it would delete the rows that tell of the turn. The cure: it
+-- leaves earlier times, and what says that there may be room.
 --
 -- Returns at how many nobody has to look at once.
 --
@@ -202,17 +203,18 @@ declare
   v_wake_at timestamptz;
   v_left bigint[] := '{}';
   v_passed_by int := 0;
-  v_is_ahead boolean := false;   -- of a turn of an override
+  v_is_overridden boolean := exists (select from overrides o where o.policy_id = (p_policy).id);
+  v_turns boolean := false;   -- an override does, between the clock and `p_now`
 begin
-  if p_now > clock_timestamp() then
-    v_is_ahead := exists (
+  if v_is_overridden then
+    v_turns := exists (
       select from overrides o
-      where o.policy_id = (p_policy).id and (
-        (o.from_at > clock_timestamp() and o.from_at <= p_now) or (o.until_at > clock_timestamp() and o.until_at <= p_now)));
+      cross join lateral (select least(p_now, clock_timestamp()) as first, greatest(p_now, clock_timestamp()) as last) t
+      where o.policy_id = (p_policy).id
+        and ((o.from_at > t.first and o.from_at <= t.last) or (o.until_at > t.first and o.until_at <= t.last)));
   end if;
   foreach v_room in array _rooms_for_waiters(
-    array(select l from limiters l where l.id = any(p_limiter_ids)),
-    exists (select from overrides o where o.policy_id = (p_policy).id), p_bounded, p_now)
+    array(select l from limiters l where l.id = any(p_limiter_ids)), v_is_overridden, p_bounded, p_now)
   loop
     if v_room.kind = 'ahead' and not p_bounded then
       if exists (
@@ -252,13 +254,13 @@ begin
         v_passed_by := v_passed_by + 1;
       end if;
     end if;
-    if v_is_ahead then
+    if v_turns then
       v_wake_at := least(v_wake_at, (select l.wake_at from limiters l where l.id = v_room.id));
     end if;
     update limiters l set wake_at = v_wake_at, fewest_pools = v_room.pools
     where l.id = v_room.id and (l.wake_at is distinct from v_wake_at or l.fewest_pools is distinct from v_room.pools);
   end loop;
-  delete from freed f where f.policy_id = (p_policy).id and f.id = any(v_freed) and not v_is_ahead;
+  delete from freed f where f.policy_id = (p_policy).id and f.id = any(v_freed) and not v_turns;
   insert into freed (policy_id, limiter_id) select (p_policy).id, u.id from unnest(v_left) u (id);
   return cardinality(p_limiter_ids) - cardinality(v_left) - v_passed_by;
 end

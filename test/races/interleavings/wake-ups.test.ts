@@ -249,6 +249,17 @@ test("a dear job gets its turn at a shared throttle, however many cheap ones wai
   t.is(went.filter(([, partition]) => partition === "dear").length, 4, JSON.stringify(went));
 });
 
+test("a tick behind the clock, for which an override has not begun, leaves the word that it has", async (t) => {
+  const world = await oneSlotTaken(t, ["a", "b"]);
+  await world.pool.query(`select dispatch_policy.set_limit('p', 'all', '{"max": 3}')`);
+  await world.table("overrides").set({ from_at: () => "now() - interval '30 seconds'" });
+  await world.route();
+  t.is(await world.table("freed").count(), 1);
+  t.is((await world.admit({ now: new Date(Date.now() - 60_000) })).admitted, 0);
+  t.is(await world.table("freed").count(), 1);
+  t.is((await world.admit()).admitted, 2);
+});
+
 test("a shared throttle whose first in line is locked is looked at again in a moment, and not at once", async (t) => {
   const world = await engine(t, { gates: shared(1, 1, 1) });
   const now = new Date(Date.now() + 10_000);
