@@ -1,16 +1,18 @@
-// npm run docs: writes docs/api.md and docs/options.md from the docstrings, and docs/views.md from the comments of the views
-// in a database of its own.
+// npm run docs: writes docs/api.md and docs/options.md from the docstrings, docs/views.md from the comments of the views in a
+// database of its own, and the chapters of docs/engine.md from the SQL.
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { testDatabase } from "../test/helpers/database.ts";
 import { apiPage } from "./docs/api.ts";
 import { optionsPage } from "./docs/options.ts";
+import { enginePage } from "./docs/rooms.ts";
 import { columnsOfViews, viewsPage } from "./docs/views.ts";
 
 const { pool, drop } = await testDatabase();
 const views = await columnsOfViews(pool).finally(drop);
 for (const [page, text] of [
   ["api", apiPage()],
+  ["engine", enginePage()],
   ["options", optionsPage()],
   ["views", viewsPage(views)],
 ] as const)

@@ -4,7 +4,7 @@ import type { Queryable, Statements } from "./statements.ts";
 
 /**
  * One policy's part of a staging call. `policy` is null for jobs that are passed on. The header of
- * `sql/functions/stage/_stage.sql` documents the shapes.
+ * `sql/functions/add/enqueue.sql` documents the shapes.
  */
 export interface StageBatch {
   policy: string | null;

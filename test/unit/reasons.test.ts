@@ -1,30 +1,29 @@
 // The reasons why jobs wait are the same set in TypeScript and in SQL. test/pages/reasons.test.ts has those of docs/reasons.md.
 import test from "ava";
-import { sqlFiles } from "../../src/db/sql-files.ts";
+import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 import { CAP_KINDS } from "../../src/gates/index.ts";
 import { REASONS } from "../../src/operate/look.ts";
 
 /** Where a reason is set, by a CASE. Whatever else is a text between `then` or `else` and the next word is no reason. */
 const SOURCES = [
-  "admit/_lacks.sql",
-  "admit/_lack_reason.sql",
-  "admit/_verdicts.sql",
-  "admit/_wait_in_order.sql",
-  "operate/_shown_reason.sql",
-  "views/staged_jobs.sql",
+  "_lacks",
+  "_lack_reason",
+  "_verdicts",
+  "_wait_in_order",
+  "_shown_reason",
+  "staged_jobs",
 ] as const;
 /** Texts of these CASEs that are values of other columns. */
 const NO_REASONS = ["infinity"];
 
-const files = [
-  ...sqlFiles("functions"),
-  ...sqlFiles("views").map(({ name, text }) => ({ name: `views/${name}`, text })),
-].map(({ name, text }) => ({ name, text: text.replace(/--.*$/gm, "") }));
+const files = [...sqlFiles("functions"), ...sqlFiles("views")]
+  .flatMap(describedIn)
+  .map(({ name, text }) => ({ name, text: text.replace(/--.*$/gm, "") }));
 const reasons = [...REASONS].toSorted();
 
 function textOf(source: string): string {
   const file = files.find(({ name }) => name === source);
-  if (!file) throw new Error(`No file ${source}: ${files.map(({ name }) => name).join(", ")}`);
+  if (!file) throw new Error(`No function or view ${source}`);
   return file.text;
 }
 
@@ -57,21 +56,19 @@ test("whatever else in SQL compares or sets a reason names one of the list", (t)
 
 test("explain knows each reason, and has words for it", (t) => {
   // a stop's and a gate's come with their functions; a cap's words name its gate
-  const wait = textOf("explain/_explained_wait.sql");
-  const stops = matches(textOf("operate/_shown_reason.sql"), /\b(?:then|else) '(\w+)'/g);
-  const lacks = matches(textOf("admit/_lack_reason.sql"), /\b(?:then|else) '(\w+)'/g);
+  const wait = textOf("_explained_wait");
+  const stops = matches(textOf("_shown_reason"), /\b(?:then|else) '(\w+)'/g);
+  const lacks = matches(textOf("_lack_reason"), /\b(?:then|else) '(\w+)'/g);
   const full = [...CAP_KINDS, "ahead"].map((kind) => `${kind}_full`);
-  t.true(wait.includes("_stop_of(") && textOf("explain/_stop_of.sql").includes("_shown_reason("));
-  t.true(
-    wait.includes("_explained_gates(") && textOf("explain/_explained_gates.sql").includes("_lack_reason("),
-  );
+  t.true(wait.includes("_stop_of(") && textOf("_stop_of").includes("_shown_reason("));
+  t.true(wait.includes("_explained_gates(") && textOf("_explained_gates").includes("_lack_reason("));
   const own = reasons.filter((reason) => ![...stops, ...lacks, ...full].includes(reason));
   t.true(own.length > 3, own.join());
   t.deepEqual(
     own.filter((reason) => !wait.includes(`'${reason}'`)),
     [],
   );
-  const [, sentence = ""] = textOf("explain/_sentence.sql").split("case p_it ->> 'reason'");
+  const [, sentence = ""] = textOf("_sentence").split("case p_it ->> 'reason'");
   const said = matches(sentence, /when '(\w+)' then/g);
   const unsaid = reasons.filter((reason) => !said.includes(reason));
   t.deepEqual(unsaid, CAP_KINDS.map((kind) => `${kind}_full` as const).toSorted());

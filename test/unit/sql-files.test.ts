@@ -19,14 +19,6 @@ for (const file of sqlFiles("functions")) {
   });
 }
 
-test("a file with one function has its name", (t) => {
-  const one = sqlFiles("functions").filter((file) => describedIn(file).length === 1);
-  t.deepEqual(
-    one.map(({ name }) => path.basename(name, ".sql")),
-    one.map((file) => describedIn(file)[0]!.name),
-  );
-});
-
 test("what a file creates is described by the first paragraph of the comment above, on one line", (t) => {
   const text = `-- Does one thing,
 -- and another.

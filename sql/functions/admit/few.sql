@@ -1,3 +1,31 @@
+-- The small way: at most twenty jobs, one after the other.
+
+-- The small way of a pass: as _admit_locked, if few jobs can go, and nothing but to admit them is to be done. Else it raises
+-- DPOUT, and whatever its caller has done for it is to be undone.
+--
+-- The danger: a job that waits for another transaction would keep the limiters locked, as in _add_what_passes. The cure is the
+-- same: it waits for less time than a pass does.
+--
+--   p_limiters   all limiters of these partitions. The caller has locked them as well
+create or replace function _pass_of_few(
+  p_policy policies, p_claimed claimed[], p_limiters limiters[], p_bounded boolean, p_now timestamptz, p_began timestamptz,
+  out admitted int, out denied jsonb, out saturated text
+) language plpgsql set lock_timeout = '50ms' as $$
+declare
+  v_few record;
+begin
+  if exists (
+    select from staged_jobs s
+    where s.partition_id = any(array(select c.id from unnest(p_claimed) c)) and s.expires_at <= p_now) then
+    raise exception 'expired' using errcode = 'DPOUT';
+  end if;
+  v_few := _admit_few(p_policy, p_claimed, p_limiters, null, null, p_bounded, p_now);
+  admitted := v_few.admitted; denied := v_few.denied; saturated := v_few.saturated;
+  insert into activity (policy_id, at, passes, pass_seconds, admitted, denied, waits, load)
+  values ((p_policy).id, p_now, 1, greatest(extract(epoch from clock_timestamp() - p_began), 0), admitted, denied, v_few.waits, v_few.load);
+end
+$$;
+
 -- The small way of admission: what _admit_locked does, for a few jobs (_few). Of the claimed partitions the one with the least
 -- virtual time goes next, if each of its limiters has room for its next job. _admit_locked ranks sets, and chooses the same
 -- jobs. Its statements cost several times as much.
@@ -333,127 +361,6 @@ begin
 end
 $$;
 
--- The small way of a pass: as _admit_locked, if few jobs can go, and nothing but to admit them is to be done. Else it raises
--- DPOUT, and whatever its caller has done for it is to be undone.
---
--- The danger: a job that waits for another transaction would keep the limiters locked, as in _add_what_passes. The cure is the
--- same: it waits for less time than a pass does.
---
---   p_limiters   all limiters of these partitions. The caller has locked them as well
-create or replace function _pass_of_few(
-  p_policy policies, p_claimed claimed[], p_limiters limiters[], p_bounded boolean, p_now timestamptz, p_began timestamptz,
-  out admitted int, out denied jsonb, out saturated text
-) language plpgsql set lock_timeout = '50ms' as $$
-declare
-  v_few record;
-begin
-  if exists (
-    select from staged_jobs s
-    where s.partition_id = any(array(select c.id from unnest(p_claimed) c)) and s.expires_at <= p_now) then
-    raise exception 'expired' using errcode = 'DPOUT';
-  end if;
-  v_few := _admit_few(p_policy, p_claimed, p_limiters, null, null, p_bounded, p_now);
-  admitted := v_few.admitted; denied := v_few.denied; saturated := v_few.saturated;
-  insert into activity (policy_id, at, passes, pass_seconds, admitted, denied, waits, load)
-  values ((p_policy).id, p_now, 1, greatest(extract(epoch from clock_timestamp() - p_began), 0), admitted, denied, v_few.waits, v_few.load);
-end
-$$;
-
--- As many jobs go the small way, and as many partitions. Of 40 jobs of 40 partitions the large way makes no more work.
-create or replace function _few() returns int language sql immutable as $$ select 20 $$;
-
--- What a limiter has left that its caller has locked and may have changed in memory, as _room_of says it. Most are caps and
--- buckets with the numbers of their gate. For those the query of _room_of takes six times as long as what it asks.
---
---   p_ahead_cap   how many jobs may be in flight, if it is the ahead bound; null: any number
-create or replace function _room_for_few(
-  p_limiter limiters, p_is_overridden boolean, p_bounded boolean, p_ahead_cap int, p_now timestamptz
-) returns room_before language plpgsql stable as $$
-declare
-  v_set jsonb;
-  v_turned_at timestamptz;
-  v_room room_before;
-begin
-  if p_is_overridden then
-    select o.set, o.turned_at into v_set, v_turned_at from _override_now((p_limiter).policy_id, p_limiter, p_now) o;
-  end if;
-  if v_set is not null or v_turned_at is not null or (p_limiter).reserved_until > p_now
-    or ((p_limiter).numbers).shadow or ((p_limiter).numbers).per_worker or _is_window((p_limiter).numbers) then
-    select n.* into v_room from _room_of(p_limiter, v_set, v_turned_at, p_now, p_bounded) n;
-    return v_room;
-  end if;
-  v_room.id := (p_limiter).id;
-  v_room.kind := (p_limiter).kind;
-  v_room.breadth := (p_limiter).breadth;
-  v_room.admitted := (p_limiter).admitted;
-  if (p_limiter).by_tokens then
-    v_room.rate := ((p_limiter).numbers).rate;
-    v_room.per := ((p_limiter).numbers).per;
-    v_room.capacity := _throttle_capacity((p_limiter).numbers);
-    v_room.tokens := case when v_room.rate <= 0 then (p_limiter).tokens
-      else _throttle_tokens((p_limiter).tokens, (p_limiter).refilled_at, (p_limiter).numbers, p_now) end;
-    return v_room;
-  end if;
-  if (p_limiter).kind = 'ahead' then
-    v_room.cap := p_ahead_cap;
-    v_room.ending := case when p_bounded then cardinality(_still_ending((p_limiter).ending)) else 0 end;
-    if (abs(extract(epoch from p_now - (p_limiter).sampled_at)) >= 1) is not false then   -- measured once a second
-      v_room.measured := coalesce(((p_limiter).released - (p_limiter).sampled_released)
-        / greatest(extract(epoch from p_now - (p_limiter).sampled_at)::float8, 1), 0);
-    end if;
-  else
-    v_room.cap := _gate_cap(p_limiter, (p_limiter).numbers, null, p_now);
-  end if;
-  v_room.slots := case when v_room.cap is null then 2147483647
-    else _concurrency_slots(v_room.cap, (p_limiter).in_flight + coalesce(v_room.ending, 0)) end;
-  return v_room;
-end
-$$;
-
--- Writes limiters that the caller has locked: what went since they were read, and when passes look at their waiters.
---
---   p_rooms     in the same places what they have left; empty: nothing went
---   p_changed   the first so many limiters are written in any case: the caller has freed slots of them in memory
-create or replace function _write_limiters(
-  p_limiters limiters[], p_rooms room_before[], p_wakes timestamptz[], p_changed int, p_waits_elsewhere boolean, p_now timestamptz
-) returns void language plpgsql as $$
-declare
-  v_ids bigint[] := '{}';
-  v_places int[] := '{}';
-  v_admits int[] := '{}';
-  v_admitted int;
-begin
-  for v_at in 1..cardinality(p_limiters) loop
-    v_admitted := coalesce((p_rooms[v_at]).admitted - (p_limiters[v_at]).admitted, 0);
-    if v_at <= p_changed or v_admitted > 0 or p_wakes[v_at] is not null or (p_rooms[v_at]).measured is not null
-      or (p_limiters[v_at]).refilled_at > p_now + interval '1 second' then   -- its clock was wrong: the mark moves back
-      v_ids := v_ids || (p_limiters[v_at]).id;
-      v_places := v_places || v_at;
-      v_admits := v_admits || v_admitted;
-    end if;
-  end loop;
-  if v_ids = '{}' then
-    return;
-  end if;
-  update limiters l set
-    tokens = coalesce((p_rooms[x.at]).tokens, l.tokens),
-    spent = coalesce((p_rooms[x.at]).spent, l.spent),
-    refilled_at = case when (p_rooms[x.at]).tokens is null then l.refilled_at else _throttle_filled_at(l.refilled_at, p_now) end,
-    in_flight = (p_limiters[x.at]).in_flight + case when l.by_tokens then 0 else x.admits end,
-    admitted = l.admitted + x.admits,
-    released = (p_limiters[x.at]).released,
-    ending = (p_limiters[x.at]).ending,
-    durations = (p_limiters[x.at]).durations,
-    sampled_at = case when (p_rooms[x.at]).measured is not null then p_now else l.sampled_at end,
-    sampled_released = case when (p_rooms[x.at]).measured is not null then (p_limiters[x.at]).released else l.sampled_released end,
-    finished_per_second = coalesce((p_rooms[x.at]).measured, l.finished_per_second),
-    wake_at = least(l.wake_at, p_wakes[x.at]),
-    elsewhere_until = case when p_waits_elsewhere and l.kind = 'ahead' then p_now + interval '1 day' else l.elsewhere_until end
-  from unnest(v_ids, v_places, v_admits) x (id, at, admits)
-  where l.id = x.id and l.id = any(v_ids);
-end
-$$;
-
 -- The place of the first limiter of a partition, narrow before broad, that has no room for a job; null: each has. Of several
 -- buckets of its own it is the one that is ready last. `p_ids` and `p_rooms` have the same places.
 create or replace function _first_lack(
@@ -490,144 +397,16 @@ begin
 end
 $$;
 
--- A plain staged job as Graphile Worker takes it. `start`: its run_at, if its caller gave none.
-create or replace function _spec_of(job staged_jobs, admission bigint, start timestamptz)
-returns :GRAPHILE_WORKER_SCHEMA.job_spec language sql volatile as $$
-  select row(
-    (job).task_identifier, (job).payload, (job).queue_name, case when (job).run_at_given then (job).run_at else start end,
-    (job).max_attempts, null, (job).priority,
-    case when (job).flags is not null then _own_flags_off((job).flags) end
-      || _ticket((job).id, admission, (job).partition_id, null,
-        _trace_text((job).traceparent, (job).created_at, (job).run_at, (job).run_at_given))
-  ):::GRAPHILE_WORKER_SCHEMA.job_spec;
-$$;
-
--- A job's flags without those that this package gives jobs.
-create or replace function _own_flags_off(p_flags text[]) returns text[] language plpgsql immutable as $$
-begin
-  return array(select f from unnest(p_flags) f where not _is_own_flag(f));
-end
-$$;
-
--- Writes to each partition what went of it, its next job, and what that waits for. It does for a few what _verdicts and
--- _mark_partitions do for all of a pass. What it is told of the partitions has the places of `p_claimed`.
---
---   p_were_staged   what went was staged
---   p_heads     their next jobs; null: none is due
---   p_lacking   the place in `p_rooms` of the limiter that has no room for it; null: each has
---   is_timed    one of them goes on at a time that is known, or at once
---   wakes       in the places of `p_rooms`: when passes look at the waiters of that limiter; null: when somebody says so
-create or replace function _mark_few(
-  p_policy policies, p_claimed claimed[], p_taken int[], p_were_staged boolean, p_heads candidate[],
-  p_lacking int[], p_reasons text[], p_rooms room_before[], p_now timestamptz,
-  out is_timed boolean, out wakes timestamptz[]
-) language plpgsql as $$
-declare
-  v_line claimed;
-  v_head candidate;
-  v_room room_before;
-  v_stays boolean;
-  v_ids uuid[] := '{}';
-  v_decayed float8[] := '{}';
-  v_due_ats timestamptz[] := '{}';
-  v_untils timestamptz[] := '{}';
-  v_until timestamptz;
-  v_next_at timestamptz;
-  v_ready_at timestamptz;
-  v_wake_at timestamptz;
-begin
-  is_timed := false; wakes := '{}';
-  for v_at in 1..cardinality(p_claimed) loop
-    v_line := p_claimed[v_at];
-    v_head := p_heads[v_at];
-    v_stays := v_head.staged_id is not null;
-    v_until := '-infinity';
-    if not v_stays then
-      v_next_at := (
-        select min(coalesce(s.retry_at, s.run_at)) from staged_jobs s where s.partition_id = v_line.id and not s.due);
-      is_timed := is_timed or coalesce(v_next_at < 'infinity', false);
-    elsif p_lacking[v_at] is not null then
-      v_room := p_rooms[p_lacking[v_at]];
-      v_until := 'infinity';
-      v_ready_at := null;
-      if v_room.tokens is not null then
-        v_ready_at := _throttle_ready_at(
-          v_room.tokens, v_room.rate, v_room.per, v_room.capacity, v_room.spent, v_room.calendar, v_head.cost, p_now);
-        v_until := least(case when v_room.breadth = 0 then v_ready_at else 'infinity' end,
-          _earlier_at(v_line.id, v_head.priority, v_head.run_at, v_head.staged_id, false, p_now));
-      elsif v_room.ending > 0 then
-        v_ready_at := p_now + interval '10 milliseconds';   -- nobody is notified when Graphile Worker has recorded an end
-      end if;
-      v_wake_at := case when v_room.breadth > 0 then v_ready_at end;
-      if v_wake_at is not null then
-        wakes[p_lacking[v_at]] := least(wakes[p_lacking[v_at]], v_wake_at);
-      end if;
-      is_timed := is_timed or v_until < 'infinity' or v_wake_at is not null;
-    else
-      is_timed := true;
-    end if;
-    v_ids := v_ids || v_line.id;
-    v_decayed := v_decayed || p_taken[v_at] * coalesce(_work_of(p_policy, v_line.mean_work), 1)
-      + _decayed(v_line.decayed_admits, v_line.decayed_at, (p_policy).half_life, p_now);
-    v_due_ats := v_due_ats || case
-      when v_stays then least(p_now, clock_timestamp())
-      when p_taken[v_at] = 0 and v_next_at <= p_now then p_now + interval '50 milliseconds'   -- another session has it locked
-      else coalesce(v_next_at, 'infinity') end;
-    v_untils := v_untils || v_until;
-  end loop;
-  update partitions p set
-    decayed_admits = x.decayed,
-    decayed_at = _throttle_filled_at(p.decayed_at, p_now),
-    fair_key = _fair_key(p_policy, x.decayed, p.mean_work, p.weight, p_now),
-    looked_at = p_now,
-    admitted_total = p.admitted_total + x.taken,
-    staged = p.staged - case when p_were_staged then x.taken else 0 end,
-    admitted_at = case when x.taken > 0 then p_now else p.admitted_at end,
-    due_at = x.due_at,
-    head_priority = coalesce((p_heads[x.at]).priority, n.priority),
-    head_run_at = coalesce((p_heads[x.at]).run_at, n.run_at),
-    head_id = coalesce((p_heads[x.at]).staged_id, n.id),
-    head_cost = coalesce((p_heads[x.at]).cost, 1),
-    denied_until = x.until,
-    blocked_on = (p_rooms[x.lacks]).id,
-    denied_reason = x.reason,
-    held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
-    breaker_until = case when p.breaker_until <= p_now then '-infinity' else p.breaker_until end,
-    paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end,
-    waiting_since = case when (p_heads[x.at]).staged_id is null then null when x.taken > 0 then p_now
-      else least(p.waiting_since, p_now) end,
-    in_line_since = case when (p_heads[x.at]).staged_id is null or (p_rooms[x.lacks]).breadth = 0 then null
-      when x.taken > 0 then p_now
-      else least(case when p.ready or p.blocked_on is not null then p.in_line_since end, p_now) end,
-    goes_first = false,
-    visited = nextval('ticks')
-  from unnest(v_ids, p_taken, v_decayed, v_due_ats, v_untils, p_lacking, p_reasons) with ordinality
-    x (id, taken, decayed, due_at, until, lacks, reason, at)
-  cross join _no_head() n
-  where p.id = x.id and p.id = any(v_ids);
-end
-$$;
-
--- Why the small way left a job to the next pass, after an error that it does not expect. Graphile Worker may refuse a job, and the
--- pass reports that. Any other error is a mistake here: `failed: `, with its SQLSTATE and place.
---
---   p_context   as PG_EXCEPTION_CONTEXT says where it was raised
-create or replace function _left_for_error(p_sqlstate text, p_context text) returns text language sql stable as $$
-  select case when p_context like '%.add_jobs(%.job_spec[]%' then 'refused'
-    else 'failed: ' || p_sqlstate || ' in '
-      || coalesce(array_to_string(regexp_match(p_context, '(\w+)\([^)]*\) (line \d+)'), ' '), '') end;
-$$;
-
--- Counts why a pass admits what the small way left. Of an error that nobody expects it tells the policy's leaders, who say so.
-create or replace function _left_to_pass(p_policy_id int, p_left_for text, p_message text, p_now timestamptz)
-returns void language plpgsql as $$
-begin
-  insert into activity (policy_id, at, left_to_pass)
-  values (p_policy_id, p_now, jsonb_build_object(p_left_for, 1));
-  if p_left_for like 'failed: %' then
-    perform pg_notify('dispatch_policy', json_build_object(
-      'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', p.name, 'failed', left(substr(p_left_for, 9) || ': ' || p_message, 500))::text)
-    from policies p where p.id = p_policy_id;
-  end if;
-end
+-- Why a pass admits the jobs of this policy, and not _admit_few; null: that may. It is a budget, a breaker, an order or whatever
+-- else takes more than to admit a job.
+create or replace function _left_for(policy policies, now timestamptz) returns text language sql immutable as $$
+  select case
+    when not (policy).enabled then 'disabled'
+    when (policy).paused_until > now then 'paused'
+    when (policy).admission_budget is not null then 'budget'
+    when (policy).breaker_failures is not null then 'breaker'
+    when (policy).fair_by_work then 'fair by work'
+    when (policy).when_busy <> 'wait' then 'whenBusy'
+    when (policy).job_order is not null then 'order'
+    when (policy).per_worker then 'per worker' end;
 $$;

@@ -1,0 +1,277 @@
+-- Jobs are added from SQL.
+
+-- Graphile Worker's add_job, with the same parameters in the same order and ours last. Stages the job if its task has a
+-- policy, else passes it on.
+--
+-- `partition_key` names the partition. Without it, this function works the key out if the policy's partitionBy is a path.
+-- Any other key is worked out by the next tick of a process that has the policy.
+--
+-- A job that is not admitted until `expires_at` is dropped. Without it, the policy's `expiresAfter` counts.
+--
+-- Each add of a `job_key` with `debounce_wait` postpones the job to that time from now. At the latest it is due
+-- `debounce_max_wait` after the first add. Without them, the policy's `debounce` counts.
+--
+--   select dispatch_policy.add_job('fetch_endpoint', '{"endpointId": "ep1"}');
+create or replace function :DISPATCH_POLICY_SCHEMA.add_job(
+  identifier text, payload json default null, queue_name text default null, run_at timestamptz default null,
+  max_attempts int default null, job_key text default null, priority int default null, flags text[] default null,
+  job_key_mode text default 'replace', partition_key text default null, expires_at timestamptz default null,
+  debounce_wait interval default null, debounce_max_wait interval default null
+) returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+declare
+  v_added :DISPATCH_POLICY_SCHEMA.added_job;
+begin
+  -- qualified: who may not use that schema is told so
+  select a.* into v_added from :DISPATCH_POLICY_INTERNAL._add_jobs(
+    array[row(
+      identifier, payload, queue_name, run_at, max_attempts::smallint, job_key, priority::smallint, flags
+    ):::GRAPHILE_WORKER_SCHEMA.job_spec], coalesce(job_key_mode, 'replace'), array[partition_key],
+    case when expires_at is not null then array[expires_at] end, :DISPATCH_POLICY_INTERNAL._debounce(debounce_wait, debounce_max_wait)) a;
+  return v_added;
+end
+$$;
+
+-- Stages jobs added from SQL if their task has a policy. Passes the others on to Graphile Worker, with the caller's rights.
+create or replace function _add_jobs(
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_expires_at timestamptz[],
+  p_debounce json default null, p_then :GRAPHILE_WORKER_SCHEMA.job_spec default null
+) returns setof :DISPATCH_POLICY_SCHEMA.added_job language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_debounces json[] := case when p_debounce is not null
+    then array_fill(p_debounce, array[coalesce(cardinality(p_specs), 0)]) end;
+begin
+  if p_then is distinct from null then
+    return query
+    select a.id, a.staged, a.task_identifier, a.queue_name, a.run_at, a.max_attempts, a.job_key, a.priority, a.flags,
+      a.created_at, a.policy, a.partition, a.shard, a.id is null or (a.staged and a.job is not null)
+    from :DISPATCH_POLICY_SCHEMA.add_group(
+      p_specs, p_mode, p_partition_keys, p_expires_at, v_debounces, p_then) a order by a.n;
+    return;
+  end if;
+  return query
+  select a.id, a.staged, a.task_identifier, a.queue_name, a.run_at, a.max_attempts, a.job_key, a.priority, a.flags,
+    a.created_at, a.policy, a.partition, a.shard, a.id is null or (a.staged and a.job is not null)
+  from _stage_specs(p_specs, p_mode, p_partition_keys, null, p_expires_at, v_debounces) a order by a.n;
+end
+$$;
+
+-- The parameters `debounce_wait` and `debounce_max_wait`, checked, as a definition has them. Null: both are null.
+create or replace function _debounce(p_wait interval, p_max_wait interval) returns json
+language plpgsql as $$
+begin
+  if p_wait is null and p_max_wait is null then
+    return null;
+  elsif p_wait is null or p_max_wait is null then
+    raise exception 'dispatch_policy: % is missing: expected debounce_wait and debounce_max_wait together, or neither. Without a longest wait, run_at and a job_key do the same',
+      case when p_wait is null then 'debounce_wait' else 'debounce_max_wait' end using errcode = 'DPARG';
+  elsif p_wait <= '0' or not isfinite(p_wait) then
+    raise exception 'dispatch_policy: debounce_wait is %, expected an interval longer than 0', p_wait using errcode = 'DPARG';
+  elsif p_max_wait < p_wait or not isfinite(p_max_wait) then
+    raise exception 'dispatch_policy: debounce_max_wait is %, expected an interval of at least debounce_wait (%)',
+      p_max_wait, p_wait using errcode = 'DPARG';
+  elsif extract(epoch from p_max_wait) > 86400e6 then
+    raise exception 'dispatch_policy: debounce_max_wait is %, expected at most a million days', p_max_wait
+      using errcode = 'DPARG';
+  end if;
+  return json_build_object('waitSeconds', extract(epoch from p_wait), 'maxWaitSeconds', extract(epoch from p_max_wait));
+end
+$$;
+
+-- Graphile Worker's add_jobs, with `partition_keys` beside `specs`: null if a key is to be worked out. The same with
+-- `expires_at`: null if the policy's `expiresAfter` counts. `debounce_wait` and `debounce_max_wait` apply to all jobs of the
+-- call, as in add_job.
+--
+-- With `then_job`, the jobs are a group. Once all have ended for good, that job is added, with the counts in its payload as
+-- "_group". All tasks must have a policy.
+create or replace function :DISPATCH_POLICY_SCHEMA.add_jobs(
+  specs :GRAPHILE_WORKER_SCHEMA.job_spec[], job_key_preserve_run_at boolean default false, partition_keys text[] default null,
+  expires_at timestamptz[] default null, debounce_wait interval default null, debounce_max_wait interval default null,
+  then_job :GRAPHILE_WORKER_SCHEMA.job_spec default null
+) returns setof :DISPATCH_POLICY_SCHEMA.added_job language sql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  select a.* from :DISPATCH_POLICY_INTERNAL._add_jobs(   -- qualified: as in add_job
+    specs, case when job_key_preserve_run_at then 'preserve_run_at' else 'replace' end, partition_keys, expires_at,
+    :DISPATCH_POLICY_INTERNAL._debounce(debounce_wait, debounce_max_wait), then_job) a;
+$$;
+
+-- Works out policy and partition of jobs added from SQL, and stages them in the order given, with the rights of the
+-- schema's owner. It leaves jobs of tasks without a policy to the caller. Their `staged` is null. Their `job` has the
+-- form that _stage_plain reads, with the place of its payload among the specs.
+--
+--   p_debounces     for each job { "waitSeconds", "maxWaitSeconds" }, or null: that of the policy counts; null: of all jobs
+--   p_traceparent   the trace context of the jobs; null: that of the setting dispatch_policy.traceparent, if it is set
+create or replace function :DISPATCH_POLICY_SCHEMA.add_governed(
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_traceparent text default null,
+  p_expires_at timestamptz[] default null, p_debounces json[] default null
+) returns setof staging language plpgsql
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_traceparent text := _traceparent(
+    coalesce(p_traceparent, current_setting('dispatch_policy.traceparent', true)));
+  v_batches json;
+  v_plain json;
+begin
+  if p_partition_keys is not null and cardinality(p_partition_keys) <> cardinality(p_specs) then
+    raise exception 'dispatch_policy: partition_keys has % entries, specs has %; expected one key (or null) per job',
+      cardinality(p_partition_keys), cardinality(p_specs) using errcode = 'DPARG';
+  end if;
+  if p_expires_at is not null then
+    perform _check_expiry(p_specs, p_expires_at);
+  end if;
+  if p_debounces is not null then
+    perform _check_debounces(p_specs, p_debounces, p_mode);
+  end if;
+  perform _check_key(k.key) from unnest(p_partition_keys) k (key);
+  perform _check_specs(p_specs);
+  if exists (select from unnest(p_specs) s where s.flags is not null and exists (
+    select from unnest(s.flags) f where _is_own_flag(f))) then
+    raise exception 'dispatch_policy: flags that begin with "dispatch_policy:" are reserved' using errcode = 'DPARG';
+  end if;
+  with spec as (
+    -- unnested side by side, because an array subscript walks the array for each job
+    select s.* from rows from (unnest(p_specs), unnest(coalesce(p_partition_keys, '{}')),
+        unnest(coalesce(p_expires_at, '{}')), unnest(coalesce(p_debounces, '{}'))) with ordinality
+      s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, partition_key, expires_at, debounce, n)
+  ),
+  placed as (
+    select s.*, p.name as policy, p.definition,
+      (p.definition ->> 'resolvesInSql')::boolean as resolves,
+      case when p.id is null then null
+        else coalesce(s.partition_key, _path_key(p.definition, s.payload, s.identifier)) end
+        as key,
+      coalesce(s.debounce, case when s.job_key is not null and s.run_at is null and p_mode = 'replace'
+        then (p.definition -> 'debounce')::json end) as debounced
+    from spec s
+    left join policy_tasks t on t.task_identifier = s.identifier
+    left join policies p on p.id = t.policy_id
+  ),
+  job as (
+    select p.policy, p.n, json_build_object(
+      'n', p.n, 'task', p.identifier, 'payload', case when p.policy is not null then p.payload end,
+      'queueName', coalesce(p.queue_name, p.definition #>> '{job,queueName}'), 'runAt', p.run_at,
+      'maxAttempts', coalesce(p.max_attempts, (p.definition #>> '{job,maxAttempts}')::int), 'jobKey', p.job_key,
+      'priority', coalesce(p.priority, (p.definition #>> '{job,priority}')::int),
+      'flags', coalesce(to_json(p.flags), (p.definition #> '{job,flags}')::json),
+      'cost', case when p.resolves then p.definition -> 'cost' end, 'key', p.partition_key,
+      'traceparent', v_traceparent, 'wait', p.debounced -> 'waitSeconds', 'maxWait', p.debounced -> 'maxWaitSeconds',
+      'byDeadline', p.definition ->> 'order' = 'deadline', 'expiresAt', p.expires_at,
+      'expiresAfter', case when p.expires_at is null then p.definition -> 'expiresAfterSeconds' end,
+      'p', case when p.policy is null then p.n when p.resolves and p.key is not null
+        then dense_rank() over (partition by p.policy, p.resolves and p.key is not null order by p.key) - 1 end) as job
+    from placed p
+  ),
+  partition as (
+    select d.policy, jsonb_agg(jsonb_build_object(
+      'key', d.key, 'shard', d.definition ->> 'shard', 'context', '{}'::jsonb, 'weight', d.definition -> 'weight',
+      'limits', case when d.place = 0 then _constant_limits(d.definition) end,
+      'like', case when d.place > 0 then 0 end) order by d.key) as partitions
+    from (
+      select d.*, row_number() over (partition by d.policy order by d.key) - 1 as place
+      from (select distinct p.policy, p.key, p.definition from placed p where p.resolves and p.key is not null) d
+    ) d
+    group by d.policy
+  )
+  select json_agg(b.batch) filter (where b.policy is not null), min(b.jobs::text) filter (where b.policy is null)
+  into v_batches, v_plain from (
+    select j.policy, case when j.policy is null then json_agg(j.job order by j.n) end as jobs,
+      case when j.policy is not null then json_build_object('policy', j.policy, 'version', p.version,
+        -- asked once a policy: in the group by, it was sorted with each job, gigabytes of it
+        'partitions', coalesce((select k.partitions from partition k where k.policy = j.policy), '[]'),
+        'jobs', json_agg(j.job order by j.n)) end as batch
+    from job j
+    left join policies p on p.name = j.policy
+    group by j.policy, p.version
+  ) b;
+  return query
+  select s.* from _stage(v_batches, p_mode) s
+  union all
+  select (j.value ->> 'n')::int, null, null, null, null, null, null, null, null, null, null, null, null, null, j.value, null
+  from json_array_elements(v_plain) j;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.add_governed from public;
+
+-- Raises unless there is a time, or null, for each job, and the task of each job with a time has a policy.
+create or replace function _check_expiry(
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_expires_at timestamptz[]
+) returns void language plpgsql as $$
+begin
+  if cardinality(p_expires_at) <> cardinality(p_specs) then
+    raise exception 'dispatch_policy: expires_at has % entries, specs has %; expected one time (or null) per job',
+      cardinality(p_expires_at), cardinality(p_specs) using errcode = 'DPARG';
+  end if;
+  perform _refuse_expiry(s.identifier, s.expires_at)
+  from rows from (unnest(p_specs), unnest(p_expires_at))
+    s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, expires_at)
+  where s.expires_at is not null and not exists (
+    select from policy_tasks t where t.task_identifier = s.identifier);
+end
+$$;
+
+-- Raises for a job that is to expire, but whose task has no policy: Graphile Worker would run it however late.
+create or replace function _refuse_expiry(p_task text, p_expires_at timestamptz) returns void
+language plpgsql as $$
+begin
+  raise exception 'dispatch_policy: a job of %: it expires at %, expected no such time: its task has no policy, and Graphile Worker''s own jobs do not expire',
+    p_task, p_expires_at using errcode = 'DPARG';
+end
+$$;
+
+-- Raises unless each job that is to be debounced has a task with a policy and a job key. Nothing else may say when it is due.
+create or replace function _check_debounces(
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_debounces json[], p_mode text
+) returns void language plpgsql as $$
+declare
+  v_job record;
+begin
+  for v_job in
+    select s.identifier, s.job_key, s.run_at from rows from (unnest(p_specs), unnest(p_debounces))
+      s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, debounce)
+    where s.debounce is not null
+  loop
+    if v_job.job_key is null then
+      raise exception 'dispatch_policy: a job of %: job_key is null, expected one: debounce puts the adds of a key together. Give a job_key, or no debounce',
+        v_job.identifier using errcode = 'DPARG';
+    elsif v_job.run_at is not null then
+      raise exception 'dispatch_policy: a job of %: run_at is %, expected none: debounce says when the job is due. Leave one of the two out',
+        v_job.identifier, v_job.run_at using errcode = 'DPARG';
+    elsif p_mode <> 'replace' then
+      raise exception 'dispatch_policy: a job of %: job_key_mode is %, expected replace: debounce moves the job of its key. Leave one of the two out',
+        v_job.identifier, p_mode using errcode = 'DPARG';
+    elsif not exists (
+      select from policy_tasks t where t.task_identifier = v_job.identifier) then
+      perform _refuse_debounce(v_job.identifier);
+    end if;
+  end loop;
+end
+$$;
+
+-- Raises for a job that is to be debounced, but whose task has no policy: Graphile Worker knows no longest wait.
+create or replace function _refuse_debounce(p_task text) returns void language plpgsql as $$
+begin
+  raise exception 'dispatch_policy: a job of %: it has debounce, expected none: its task has no policy, and Graphile Worker knows no longest wait. Declare a policy, or give run_at with the job key',
+    p_task using errcode = 'DPARG';
+end
+$$;
+
+-- Raises for a job that Graphile Worker would refuse, because such a job must not be staged. The bounds are Graphile
+-- Worker's own.
+create or replace function _check_specs(p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[])
+returns void language plpgsql as $$
+declare
+  v_wrong record;
+begin
+  select s.* into v_wrong from unnest(p_specs) s
+  where length(s.queue_name) > 128 or length(s.job_key) not between 1 and 512 or s.max_attempts < 1 limit 1;
+  if found then
+    raise exception using errcode = 'DPARG', message = 'dispatch_policy: a job of ' || v_wrong.identifier || ': ' || case
+      when v_wrong.max_attempts < 1 then format('max_attempts is %s, expected 1 to 32767', v_wrong.max_attempts)
+      when length(v_wrong.queue_name) > 128
+        then format('queue_name has %s characters, expected at most 128', length(v_wrong.queue_name))
+      else format('job_key has %s characters, expected 1 to 512', length(v_wrong.job_key)) end;
+  end if;
+end
+$$;

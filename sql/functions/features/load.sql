@@ -1,0 +1,165 @@
+-- The load of policies that record it.
+
+-- What these arrivals bring to each partition, by second. Jobs come when they are due. If nobody ticked for a minute, or
+-- somebody gave them a time that has passed long ago, they come now.
+create or replace function _load_of_arrivals(
+  p_policy_id int, p_arrivals arrivals[], p_now timestamptz
+) returns load_change[] language sql stable as $$
+  select array(
+    select row(p_policy_id, a.partition_id, s.at, sum(a.jobs), sum(a.jobs * a.min_cost), 0, 0, 0)
+      ::load_change
+    from unnest(p_arrivals) a
+    cross join lateral (select date_trunc('second',
+      case when a.due_at > p_now - interval '1 minute' then a.due_at else p_now end) as at) s
+    where a.jobs > 0 and s.at < 'infinity'
+    group by a.partition_id, s.at);
+$$;
+
+-- How many jobs of each partition a pass admitted.
+create or replace function _load_of_pass(
+  p_policy_id int, p_candidates candidate[],
+  p_admissions admission[], p_now timestamptz
+) returns load_change[] language sql stable as $$
+  select array(
+    select row(p_policy_id, c.partition_id, p_now, 0, 0, count(*), 0, 0)::load_change
+    from unnest(p_candidates) c
+    where c.staged_id in (select a.staged_id from unnest(p_admissions) a where a.admitted)
+    group by c.partition_id);
+$$;
+
+-- Adds these changes to the load of their policies. It is bounded: of each minute a hundred partitions have rows, and all
+-- others share one. Partitions that have a row of the minute keep it. Then come those that had one of the minute before.
+-- So a partition is not in and out. Then come those with the most jobs.
+create or replace function _fold_load(
+  p_changes load_change[]
+) returns void language plpgsql volatile as $$
+begin
+  with change as materialized (
+    select c.policy_id, date_trunc('minute', c.at) as minute, c.partition_id, extract(second from c.at)::smallint as second,
+      c.came, c.cost, c.admitted, c.ended, c.run_seconds
+    from unnest(p_changes) c
+  ),
+  jobs as materialized (
+    select c.policy_id, c.minute, c.partition_id, sum(c.came + c.admitted + c.ended) as jobs
+    from change c group by c.policy_id, c.minute, c.partition_id
+  ),
+  known as materialized (
+    select j.policy_id, j.minute, j.partition_id, j.jobs,
+      exists (
+        select from load l
+        where (l.policy_id, l.minute, l.partition_id) = (j.policy_id, j.minute, j.partition_id)) as has_row,
+      exists (
+        select from load l
+        where (l.policy_id, l.minute, l.partition_id)
+          = (j.policy_id, j.minute - interval '1 minute', j.partition_id)) as had_row
+    from jobs j
+  ),
+  there as materialized (
+    select m.policy_id, m.minute, (
+        select count(*) from load l
+        where (l.policy_id, l.minute) = (m.policy_id, m.minute)) as n
+    from (select distinct j.policy_id, j.minute from jobs j) m
+  ),
+  placed as materialized (
+    select x.policy_id, x.minute, x.partition_id,
+      case when x.has_row or x.place + t.n <= 100 then x.partition_id
+        else '00000000-0000-0000-0000-000000000000' end as row_id
+    from (
+      select k.*, row_number() over (
+        partition by k.policy_id, k.minute, k.has_row order by k.had_row desc, k.jobs desc, k.partition_id) as place
+      from known k
+    ) x join there t on (t.policy_id, t.minute) = (x.policy_id, x.minute)
+  ),
+  by_second as materialized (
+    select c.policy_id, c.minute, p.row_id, c.second, sum(c.came)::int as came, sum(c.cost) as cost,
+      sum(c.admitted) as admitted, sum(c.ended) as ended, sum(c.run_seconds) as run_seconds
+    from change c
+    join placed p on (p.policy_id, p.minute, p.partition_id) = (c.policy_id, c.minute, c.partition_id)
+    group by c.policy_id, c.minute, p.row_id, c.second
+  )
+  insert into load as l (
+    policy_id, minute, partition_id, seconds, came, cost, admitted, ended, run_seconds)
+  select b.policy_id, b.minute, b.row_id,
+    coalesce(array_agg(b.second order by b.second) filter (where b.came > 0), '{}'),
+    coalesce(array_agg(b.came order by b.second) filter (where b.came > 0), '{}'),
+    sum(b.cost), sum(b.admitted), sum(b.ended), sum(b.run_seconds)
+  from by_second b group by b.policy_id, b.minute, b.row_id order by b.policy_id, b.minute, b.row_id
+  on conflict (policy_id, minute, partition_id) do update set
+    seconds = l.seconds || excluded.seconds, came = l.came || excluded.came, cost = l.cost + excluded.cost,
+    admitted = l.admitted + excluded.admitted, ended = l.ended + excluded.ended,
+    run_seconds = l.run_seconds + excluded.run_seconds;
+end
+$$;
+
+-- Deletes the load that is older than its policy keeps it, or whose policy records none any more: at most 10,000 rows a
+-- call. Returns how many it has deleted. It skips rows that another session has locked.
+create or replace function _collect_load(p_now timestamptz) returns int language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+set lock_timeout = '5s'
+as $$
+declare
+  v_removed int;
+begin
+  delete from load x where x.ctid = any(array(
+    select l.ctid from load l
+    join policies p on p.id = l.policy_id
+    where p.load_kept_for is null or l.minute < p_now - make_interval(secs => p.load_kept_for + 60)
+    limit 10000 for update of l skip locked));
+  get diagnostics v_removed = row_count;
+  return v_removed;
+end
+$$;
+
+-- What diff replays: the load of the last `p_seconds`, and the policy, its partitions and the operators' limits as of now.
+-- Null if the policy records no load.
+--
+--   partitions   "waiting": jobs that are staged and due. "row": its row in `load`; the zero uuid has the others
+--   runs         seconds that runs of the same time took, those of all partitions together: quantiles. Empty: none ended
+create or replace function :DISPATCH_POLICY_SCHEMA.recorded_load(p_policy text, p_seconds float8) returns jsonb
+language plpgsql stable security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+declare
+  v_policy policies := _policy(p_policy);
+  v_now timestamptz := statement_timestamp();
+  v_from timestamptz := date_trunc('minute', v_now - make_interval(secs => least(p_seconds, v_policy.load_kept_for)));
+begin
+  if v_policy.load_kept_for is null then
+    return null;
+  end if;
+  return jsonb_build_object(
+    'now', v_now, 'from', v_from, 'definition', v_policy.definition,
+    'settings', jsonb_build_object(
+      'halfLifeSeconds', v_policy.half_life, 'admissionBatchSize', v_policy.batch_size,
+      'tickAdmissionBudget', v_policy.admission_budget),
+    'runs', (
+      select coalesce(jsonb_agg(_quantile((n - 0.5) / 101, r.counts) order by n), '[]')
+      from (
+        select _sum_of_counts(m.runs) as counts from minutes m
+        where m.policy_id = v_policy.id and m.minute >= v_from
+      ) r cross join generate_series(1, 101) n where r.counts <> '{}'),
+    'load', (
+      select coalesce(jsonb_agg(jsonb_build_object(
+        'minute', l.minute, 'row', l.partition_id, 'seconds', l.seconds, 'came', l.came, 'cost', l.cost,
+        'admitted', l.admitted, 'ended', l.ended, 'runSeconds', l.run_seconds) order by l.minute, l.partition_id), '[]')
+      from load l where l.policy_id = v_policy.id and l.minute >= v_from),
+    'partitions', (
+      select coalesce(jsonb_agg(jsonb_build_object(
+        'row', q.id, 'key', q.key, 'shard', q.shard, 'context', q.context, 'weight', q.weight, 'limits', q.limits,
+        'waiting', q.staged + coalesce((
+          select sum(a.jobs) from arrivals a
+          where a.policy = v_policy.name and a.partition_id = q.id), 0)) order by q.id), '[]')
+      from partitions q
+      where q.policy_id = v_policy.id and q.id = any(array(
+        select l.partition_id from load l
+        where l.policy_id = v_policy.id and l.minute >= v_from
+        union
+        (select w.id from partitions w
+        where w.policy_id = v_policy.id and w.staged > 0 order by w.staged desc limit 100)))),
+    'overrides', (
+      select coalesce(jsonb_agg(jsonb_build_object(
+        'gate', o.gate, 'key', o.scope_key, 'where', o.context, 'set', o.set, 'from', nullif(o.from_at, '-infinity'),
+        'until', nullif(o.until_at, 'infinity'), 'setAt', o.set_at) order by o.id), '[]')
+      from overrides o
+      where o.policy_id = v_policy.id and o.until_at > v_from));
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.recorded_load from public;

@@ -1,0 +1,134 @@
+-- A job that came past its policy: a copy of it is staged.
+
+-- Stages a copy of the job, once, and returns its staged id. Its place in the queue, its key, flags and remaining attempts
+-- go along, and so does its age among the jobs of its key. If a later job of the key is already staged, that one stays.
+--
+-- The job may have been parked, and somebody retried it by hand. Then the copy takes the place of its staged row, also in strict
+-- order, and is the last job of its key for `uniqueFor`. If another session has that row locked, it stays until its own time.
+--
+-- A worker may have fetched the job before a newer one of its key was admitted. Then Graphile Worker has taken the key off
+-- this row. A copy under that key would pass for the newest, and overwrite the newer job. So such a copy has no key, and
+-- runs beside the newer one, as in Graphile Worker. Only a look after the copy is staged is sure. Whoever takes the key off
+-- deletes or stages a row of this key first.
+create or replace function _stage_copy(
+  p_job_id bigint, p_revision int, p_batch json, p_payload json, p_quarantined boolean
+) returns bigint language plpgsql as $$
+declare
+  v_key text := p_batch #>> '{jobs,0,jobKey}';
+  v_replaces boolean := exists (
+    select from staged_jobs s where s.job_key = v_key);
+  v_generation int := (
+    select _generation_of(p, (p_batch ->> 'version')::int)
+    from policies p where p.name = p_batch ->> 'policy');
+  v_copy_id bigint;
+  v_staged_id bigint;   -- of the copy, or of the newer job
+begin
+  insert into copied_jobs as o (job_id, revision) values (p_job_id, p_revision)
+  on conflict (job_id) do update set revision = excluded.revision, staged_id = null, copied_at = excluded.copied_at
+  where o.revision <> excluded.revision;
+  if not found then
+    return (select o.staged_id from copied_jobs o where o.job_id = p_job_id);
+  end if;
+  -- a job that was admitted is older than any staged job of its key
+  select s.id into v_staged_id from staged_jobs s
+  join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
+  where _is_ours(j.flags, j.created_at, j.key);
+  if v_staged_id is null then
+    begin
+      select s.id into v_copy_id from _stage_batch(
+        p_batch ->> 'policy', v_generation, p_batch -> 'partitions', p_batch -> 'jobs', 'stage_copy', p_payload) s;
+      if v_key is not null and not exists (
+        select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id and j.key = v_key
+      ) then
+        raise exception using errcode = 'DPOUT';
+      end if;
+    exception when sqlstate 'DPOUT' then   -- what the copy replaced is back
+      v_replaces := false;
+      select s.id into v_copy_id from _stage_batch(
+        p_batch ->> 'policy', v_generation, p_batch -> 'partitions', (
+          select json_build_array(json_object_agg(j.key, j.value))
+          from json_each(p_batch #> '{jobs,0}') j where j.key <> 'jobKey'), 'stage_copy', p_payload) s;
+    end;
+    v_staged_id := coalesce(v_copy_id, (   -- no copy: the staged one is newer
+      select s.id from staged_jobs s where s.job_key = v_key));
+  end if;
+  update copied_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+  if v_copy_id is null then
+    return v_staged_id;
+  end if;
+  perform _copy_in_groups(p_job_id, v_copy_id);
+  perform _replace_parked(p_job_id, v_copy_id, p_quarantined);
+  perform _count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
+  update staged_jobs s set known_job_id = p_job_id, known_revision = p_revision
+  where s.id = v_staged_id;
+  if p_quarantined then
+    update staged_jobs s
+    set due = false, retry_at = 'infinity', failures = 1,
+      error = format('added past the policy, as job %s of Graphile Worker, which its "unmanaged" rejects', p_job_id)
+    where s.id = v_staged_id;
+  end if;
+  return v_staged_id;
+end
+$$;
+
+-- Puts the copy of a parked job that somebody retried by hand in the place of its staged row. A copy that is quarantined gets no
+-- place before others: in strict order they would wait for it until an operator acts.
+--
+-- A producer may have the key locked in an open transaction. It adds a newer job of the key, so nobody waits for it.
+create or replace function _replace_parked(p_job_id bigint, p_copy_id bigint, p_quarantined boolean)
+returns void language plpgsql volatile as $$
+declare
+  v_parked record;
+begin
+  select s.id, s.sort_at into v_parked from staged_jobs s
+  where s.id = _parked_row_of(p_job_id) for update skip locked;
+  if not found then
+    return;
+  end if;
+  update staged_jobs s set sort_at = v_parked.sort_at
+  where s.id = p_copy_id and v_parked.sort_at is not null and not p_quarantined;
+  update unique_keys k set staged_id = p_copy_id
+  where k.ctid = any(array(
+    select x.ctid from unique_keys x
+    where x.staged_id = v_parked.id for update skip locked));
+  perform _drop_staged(array[v_parked.id]);
+end
+$$;
+
+-- Deletes the staged row of a parked job that runs, if it has one. False: another session has the row locked.
+create or replace function _leave_staging(p_job_id bigint) returns boolean
+language plpgsql volatile as $$
+declare
+  v_id bigint := _parked_row_of(p_job_id);
+  v_row record;
+begin
+  if v_id is null then
+    return true;
+  end if;
+  delete from staged_jobs s
+  where s.id = (select x.id from staged_jobs x where x.id = v_id for update skip locked)
+  returning s.task_identifier, s.partition_id into v_row;
+  if not found then
+    return false;
+  end if;
+  perform _count_removed(array[v_row.task_identifier], array[v_row.partition_id]);
+  return true;
+end
+$$;
+
+-- Completes originals of which a copy is staged, or has run, and which no worker has locked: those of these jobs, or all
+-- (null). The process that copied them could not complete them. A worker without this package would run them again.
+create or replace function _complete_copied(p_job_ids bigint[]) returns void
+language plpgsql volatile as $$
+declare
+  v_ids bigint[];
+  v_revisions int[];
+begin
+  select array_agg(j.id), array_agg(j.revision) into v_ids, v_revisions
+  from copied_jobs o
+  join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = o.job_id and j.revision = o.revision and j.locked_at is null
+  where p_job_ids is null or o.job_id = any(p_job_ids);
+  perform from :GRAPHILE_WORKER_SCHEMA.complete_jobs(_lock_in_revision(v_ids, v_revisions))
+  where v_ids is not null;
+end
+$$;

@@ -1,0 +1,322 @@
+-- Jobs leave staging without an admission, or wait there for another time.
+
+-- Deletes staged jobs with their rows in other tables, most often because other jobs replace them. The caller has locked
+-- them. `p_outcome` goes to the history.
+--
+-- A job without a partition has a row in keyless_jobs. _keyless_jobs locks such rows while JavaScript works the keys out.
+-- A caller of this function may have limiters locked and must not wait, so a locked row stays. The function _keyless_jobs
+-- deletes rows whose job is not there any more.
+create or replace function _drop_staged(p_ids bigint[], p_outcome text default 'replaced')
+returns void language plpgsql as $$
+declare
+  v_tasks text[];
+  v_partition_ids uuid[];
+begin
+  perform _record_removed(p_ids, p_outcome);
+  with dropped as (
+    delete from staged_jobs s where s.id = any(p_ids)
+    returning s.task_identifier, s.partition_id
+  ),
+  keyless as (
+    delete from keyless_jobs k where k.staged_id = any(array(
+      select x.staged_id from keyless_jobs x
+      where x.staged_id = any(p_ids) for update skip locked))
+  )
+  select array_agg(d.task_identifier), array_agg(d.partition_id) into v_tasks, v_partition_ids from dropped d;
+  perform _count_removed(v_tasks, v_partition_ids);
+end
+$$;
+
+-- Drops staged jobs that have expired, outside of a pass, and records them as drops. The caller has locked them. A job's task
+-- tells its policy.
+create or replace function _drop_expired(p_ids bigint[]) returns void language plpgsql as $$
+begin
+  if p_ids = '{}' then
+    return;
+  end if;
+  insert into drops (policy, partition_id, key, reason, jobs)
+  select p.name, s.partition_id, q.key, 'expired', count(*)
+  from staged_jobs s
+  join policy_tasks t on t.task_identifier = s.task_identifier
+  join policies p on p.id = t.policy_id
+  left join partitions q on q.id = s.partition_id
+  where s.id = any(p_ids) group by p.name, s.partition_id, q.key;
+  perform _drop_staged(p_ids, 'dropped');
+end
+$$;
+
+-- Drops the staged job whose key a job of a task without a policy gets, as Graphile Worker would. Otherwise the older,
+-- staged job would replace the newer one at its admission.
+create or replace function _drop_replaced(p_job_keys text[]) returns void language plpgsql
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+declare
+  -- A session that has one of these rows locked may give it another key. The lock waits for that, and then compares again.
+  v_ids bigint[] := array(
+    select s.id from staged_jobs s where s.job_key = any(p_job_keys)
+    order by s.job_key for update);   -- as staging takes them
+begin
+  perform _drop_staged(v_ids) where v_ids <> '{}';
+end
+$$;
+revoke execute on function _drop_replaced from public;
+
+-- Drops the staged rows of parked jobs whose rows in Graphile Worker these admitted jobs of their keys got.
+--
+-- The danger: the next retry in such a row would be staged under the older job's id. Then that one's group and history, and
+-- `uniqueFor`, would get its end. The cure: the older job leaves staging as replaced, wherever it waits. A row that another
+-- session has locked stays: it leaves at its own time.
+create or replace function _drop_outlived(p_admissions admission[])
+returns void language plpgsql as $$
+declare
+  v_ids bigint[] := array(
+    select s.id from staged_jobs s
+    where s.parked_job_id = any(array(select a.job_id from unnest(p_admissions) a where a.admitted and a.revision > 0))
+    order by s.id for update skip locked);
+begin
+  perform _drop_staged(v_ids) where v_ids <> '{}';
+end
+$$;
+
+-- Removes staged jobs, which the caller has locked. Returns how many there were. A parked job waits inside Graphile Worker,
+-- which keeps it as failed for good: with its last error, or with who cancelled it and why.
+create or replace function _remove_staged(
+  p_ids bigint[], p_cancelled_by text, p_reason text
+) returns int language plpgsql volatile as $$
+declare
+  v_keys text[];
+  v_parked_ids bigint[];
+  v_revisions int[];
+  v_removed int;
+begin
+  perform _record_removed(p_ids, 'removed');
+  delete from keyless_jobs k where k.staged_id = any(p_ids);
+  perform _count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
+  from staged_jobs s where s.id = any(p_ids);
+  select coalesce(array_agg(j.id), '{}'), array_agg(j.revision) into v_parked_ids, v_revisions
+  from staged_jobs s
+  join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id
+  where s.parked_job_id is not null and s.id = any(p_ids)
+    and _is_parked(
+      s.id, s.parked_revision, j.run_at, j.revision, j.last_error, j.flags);
+  if v_parked_ids <> '{}' then
+    v_parked_ids := _lock_in_revision(v_parked_ids, v_revisions);
+    perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[j.id], case when p_cancelled_by is null then j.last_error
+      else _cancelled_error(p_cancelled_by, p_reason, j.last_error) end)
+    from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = any(v_parked_ids);
+  end if;
+  v_keys := array(
+    select s.job_key from staged_jobs s
+    where s.id = any(p_ids) and s.job_key is not null);
+  delete from staged_jobs s where s.id = any(p_ids);
+  get diagnostics v_removed = row_count;
+  perform _give_up_replaced(v_keys) where v_keys <> '{}';
+  return v_removed;
+end
+$$;
+
+-- Called before a verb changes or removes staged or parked jobs, so that routing looks at their partitions again. It locks
+-- the jobs, so that nobody moves them to another partition meanwhile. A parked job is found by its staged id or by its own.
+create or replace function _before_change(p_job_ids bigint[]) returns void
+language plpgsql volatile as $$
+begin
+  perform _head_changed(array(
+    select s.partition_id from staged_jobs s
+    where s.id = any(p_job_ids) or s.parked_job_id = any(p_job_ids) order by s.job_key, s.id for no key update));
+end
+$$;
+
+-- Drops the jobs of claimed partitions that have expired, due or not. These are some 1,000 in all, and as many of each
+-- partition that has such jobs. Returns the partitions that the pass goes on with. The caller has locked them.
+--
+-- A partition that may have more of them is left out. It stays eligible, and the next pass goes on with it. Otherwise a pass
+-- after an outage would delete a whole backlog in one transaction, or admit what is late. The pass has limiters locked, and
+-- a history makes each job dearer. With one, 50,000 took 2.5 s. It took 6 s where each partition had been held 100 times.
+--
+-- It skips rows that another session has locked. Such a row may be free when the pass admits it, so _add_admitted looks at
+-- the time again.
+create or replace function _expire(p_policy text, p_partition_ids uuid[], p_now timestamptz)
+returns uuid[] language plpgsql volatile as $$
+declare
+  v_expiring uuid[];
+  v_most int;
+  v_ids bigint[];
+  v_left_out uuid[];
+begin
+  -- usually there are none, and one look at the index shows that
+  if not exists (
+    select from staged_jobs s
+    where s.partition_id = any(p_partition_ids) and s.expires_at <= p_now) then
+    return p_partition_ids;
+  end if;
+  v_expiring := array(
+    select u.id from unnest(p_partition_ids) u (id)
+    cross join lateral (
+      select from staged_jobs s
+      where s.partition_id = u.id and s.expires_at <= p_now limit 1) x);
+  v_most := ceil(1000.0 / greatest(cardinality(v_expiring), 1));
+  v_ids := array(
+    select x.id from unnest(v_expiring) u (id)
+    cross join lateral (
+      select s.id from staged_jobs s
+      where s.partition_id = u.id and s.expires_at <= p_now
+      order by s.expires_at limit v_most
+      for update skip locked
+    ) x);
+  perform _record_removed(v_ids, 'dropped');
+  with expired as (
+    delete from staged_jobs s where s.id = any(v_ids) returning s.partition_id
+  ),
+  tally as materialized (
+    select e.partition_id as id, count(*)::int as jobs from expired e group by e.partition_id
+  ),
+  recorded as (
+    insert into drops (policy, partition_id, reason, jobs)
+    select p_policy, t.id, 'expired', t.jobs from tally t
+  ),
+  counted as (
+    update partitions q set
+      staged = q.staged - t.jobs,
+      -- one that a limiter has called, and that is left out
+      denied_until = case when t.jobs >= v_most then '-infinity' else q.denied_until end,
+      blocked_on = case when t.jobs < v_most then q.blocked_on end,
+      denied_reason = case when t.jobs < v_most then q.denied_reason end
+    from tally t where q.id = t.id
+  )
+  select coalesce(array_agg(t.id) filter (where t.jobs >= v_most), '{}') into v_left_out from tally t;
+  perform _count_pending(p_policy, -cardinality(v_ids));
+  return array(select u.id from unnest(p_partition_ids) u (id) where u.id <> all (v_left_out));
+end
+$$;
+
+-- Drops due jobs of partitions whose gates deny them, except for parked jobs (`whenBusy: "skip"`). These are some 1,000 in all,
+-- and as many of each such partition, because the pass has limiters locked. Their partitions stay eligible, and the next pass
+-- goes on with them. Returns whether it has dropped any.
+create or replace function _skip_denied(p_policy text, p_partition_ids uuid[])
+returns boolean language plpgsql as $$
+declare
+  v_ids bigint[] := _lock_denied(p_partition_ids);
+begin
+  if v_ids = '{}' then
+    return false;
+  end if;
+  perform _record_removed(v_ids, 'dropped');
+  with skipped as (
+    delete from staged_jobs s where s.id = any(v_ids) returning s.partition_id
+  ),
+  tally as materialized (
+    select s.partition_id as id, count(*)::int as jobs from skipped s group by s.partition_id
+  ),
+  recorded as (
+    insert into drops (policy, partition_id, key, reason, jobs)
+    select p_policy, q.id, q.key, 'busy', t.jobs from tally t
+    join partitions q on q.id = t.id and q.id = any(p_partition_ids)
+  )
+  -- The partition waits no longer. Jobs that stay (locked, parked, or too many) are found when it is looked at again.
+  update partitions q set denied_until = '-infinity', blocked_on = null,
+    denied_reason = null, staged = q.staged - t.jobs
+  from tally t where q.id = t.id;
+  perform _count_pending(p_policy, -cardinality(v_ids));
+  return true;
+end
+$$;
+
+-- Locks the due jobs that `whenBusy` is about, and returns their ids. They are those of partitions whose own gates deny them,
+-- by the verdict of the pass that has these partitions locked. Parked jobs are none of them. A partition that only waits for
+-- a worker, for its turn or for the end of a stop has none.
+--
+-- They are some 1,000 in all, and as many of each such partition, first those that would go next. The danger: a pass that
+-- writes a whole backlog has limiters locked meanwhile. The cure: the next passes go on with the rest.
+create or replace function _lock_denied(p_partition_ids uuid[]) returns bigint[]
+language plpgsql as $$
+declare
+  v_denied uuid[] := array(
+    select q.id from partitions q
+    where q.id = any(p_partition_ids) and (q.denied_reason in ('throttle_empty', 'rate_zero', 'max_zero')
+      or (q.denied_reason like '%\_full' and q.denied_reason <> 'ahead_full')));
+begin
+  return array(
+    select x.id from unnest(v_denied) u (id)
+    cross join lateral (
+      select s.id from staged_jobs s
+      where s.partition_id = u.id and s.due and s.parked_job_id is null
+      order by s.priority, s.run_at, s.id limit ceil(1000.0 / greatest(cardinality(v_denied), 1))
+      for update skip locked
+    ) x);
+end
+$$;
+
+-- Delays the due jobs of partitions whose gates deny them, except for parked jobs (`whenBusy: { delay }`). Each is due again
+-- later, and keeps its id, its priority and its expiry. These are the jobs that _skip_denied would drop.
+--
+-- The danger: jobs that were delayed together would be due together, and a cap of 1 would let one of them go each time. The
+-- cure: the first is due after the delay, and the others, in their order, evenly until twice the delay. They are due in steps
+-- of a quarter of a second, so that many jobs need few passes.
+--
+-- The partition waits no longer: the next pass goes on with the rest, and then finds when the first is due. Returns whether it
+-- has delayed any.
+create or replace function _delay_denied(
+  p_policy policies, p_partition_ids uuid[], p_now timestamptz
+) returns boolean language plpgsql as $$
+declare
+  v_ids bigint[] := _lock_denied(p_partition_ids);
+  v_delay float8 := (p_policy).busy_delay;
+begin
+  if v_ids = '{}' then
+    return false;
+  end if;
+  with placed as (
+    select s.id, row_number() over (order by s.priority, s.run_at, s.id) - 1 as place
+    from staged_jobs s where s.id = any(v_ids)
+  ),
+  delayed as (
+    update staged_jobs s set due = false,
+      run_at = p_now + make_interval(secs => v_delay + floor(p.place * v_delay * 4 / cardinality(v_ids)) / 4)
+    from placed p where s.id = p.id returning s.partition_id
+  ),
+  counted as (
+    insert into activity (policy_id, at, delayed)
+    values ((p_policy).id, p_now, cardinality(v_ids))
+  )
+  update partitions q set denied_until = '-infinity', blocked_on = null,
+    denied_reason = null
+  where q.id in (select d.partition_id from delayed d);
+  return true;
+end
+$$;
+
+-- Quarantines a job, still staged. If it waits for another transaction, all of `p_among` are quarantined that wait for the
+-- same. Returns these, also those that another session has locked: they stay due. Under strict order the others of their
+-- partitions wait for them.
+create or replace function _quarantine(
+  p_staged_id bigint, p_among bigint[], p_error text, p_locks boolean, p_now timestamptz
+) returns bigint[] language sql volatile as $$
+  -- It leaves jobs that another session has locked: it runs while an error is handled, and must not fail.
+  with same as materialized (
+    select s.id from staged_jobs s
+    join staged_jobs x on x.id = p_staged_id
+    where s.id = any(p_among) and (s.id = x.id
+      or (p_locks and x.job_key is null and x.parked_job_id is null and case when x.queue_name is null
+        then s.task_identifier = x.task_identifier else s.queue_name = x.queue_name end))
+  ),
+  quarantined as (
+    update staged_jobs s set
+      due = false, failures = least(s.failures + 1, 30000), error = p_error,
+      sort_at = case when exists (
+          select from partitions q
+          join policies p on p.id = q.policy_id
+          where q.id = s.partition_id and p.job_order = 'strict') then '-infinity' else s.sort_at end,
+      retry_at = p_now + case when p_locks
+        then least(interval '50 milliseconds' * power(2, least(s.failures, 10)), interval '1 second')
+        else _quarantine_for(s.failures) end
+    where s.id = any(array(
+      select y.id from staged_jobs y
+      where y.id in (select m.id from same m) for update skip locked))
+  )
+  select array(select m.id from same m);
+$$;
+
+-- For how long a job is quarantined that was refused so many times.
+create or replace function _quarantine_for(p_failures int) returns interval
+language sql immutable as $$
+  select make_interval(secs => least(power(2, least(p_failures, 12)), 3600));
+$$;

@@ -1,0 +1,211 @@
+-- What ends give back to limiters, and who hears of it.
+
+-- Settles jobs at one throttle, which the caller has locked. Returns whether somebody waits for tokens that came back.
+--
+-- A bucket gets no more back than it can have, and its debt has an end (_lowest_tokens). It refunds nothing that was
+-- spent before its `per`, or before it fills if that takes longer: by now it has gained that anew. A window gets a return
+-- back at the time of the spending, and a charge counts from now on. A shadow gate stops at empty, as it does for a pass.
+--
+-- A return leaves a freed row if a partition waits. The router then works out who may go, and when the others are looked at.
+create or replace function _settle_throttle(
+  p_policy_id int, p_limiter_id bigint, p_settlements settlement[], p_now timestamptz
+) returns boolean language plpgsql volatile as $$   -- planned as _release
+declare
+  v_limiter room_before := (
+    select n from _rooms_of(p_policy_id, array[p_limiter_id], p_now, false) n);
+  v_own_rate float8 := (select (l.numbers).rate from limiters l where l.id = p_limiter_id);
+  v_is_shadow boolean := v_limiter.shadow_tokens is not null;
+  v_tokens float8 := coalesce(v_limiter.tokens, v_limiter.shadow_tokens);
+  v_spent spending[] := v_limiter.spent;
+  v_charge float8;
+  v_return record;
+  v_then float8;
+begin
+  if v_spent is null then
+    v_charge := (
+      select coalesce(sum(s.difference), 0) from unnest(p_settlements) s
+      where s.difference > 0 or s.since > p_now - make_interval(secs => least(
+        v_limiter.per * greatest(v_limiter.capacity / nullif(greatest(v_limiter.rate, 0), 0), 1), 1e9)));
+    v_then := case when v_charge > 0 then least(v_tokens, greatest(v_tokens - v_charge, case when v_is_shadow then 0
+        else _lowest_tokens(v_limiter.rate, v_own_rate) end))
+      else greatest(v_tokens, least(v_tokens - v_charge, v_limiter.capacity)) end;
+  else
+    for v_return in select s.since, -s.difference as cost from unnest(p_settlements) s where s.difference < 0 loop
+      v_spent := _window_return(v_spent, v_return.since, v_return.cost);
+    end loop;
+    v_then := v_limiter.capacity - _window_spent(v_spent, v_limiter.window_seconds, p_now);
+    v_charge := (select coalesce(sum(s.difference), 0) from unnest(p_settlements) s where s.difference > 0);
+    if v_is_shadow then
+      v_charge := least(v_charge, greatest(v_then, 0));
+    end if;
+    if v_charge > 0 then
+      v_spent := _window_spend(
+        v_spent, v_limiter.window_seconds, v_limiter.remembered, v_charge, p_now);
+      v_then := v_then - v_charge;
+    end if;
+  end if;
+  update limiters l set
+    tokens = v_then, spent = coalesce(v_spent, l.spent),
+    refilled_at = _throttle_filled_at(l.refilled_at, p_now)
+  where l.id = p_limiter_id;
+  if v_then <= v_tokens or not exists (
+    select from partitions q where q.blocked_on = p_limiter_id) then
+    return false;
+  end if;
+  insert into freed (policy_id, limiter_id) values (p_policy_id, p_limiter_id);
+  perform _notify(p.name) from policies p where p.id = p_policy_id;
+  return true;
+end
+$$;
+
+-- Feeds the ends of released jobs to those of these limiters that adapt, in the order in which they ended. The caller has
+-- locked the limiters and subtracted the jobs (`p_gone`) from their counts. A cap that changes is appended to the activity.
+create or replace function _adapt_limiters(
+  p_limiter_ids bigint[], p_gone in_flight_jobs[],
+  p_jobs finished_job[], p_now timestamptz
+) returns void language plpgsql volatile as $$   -- planned as _free_slots
+declare
+  -- mostly there are none, and then no limiter needs a look-up
+  v_overridden boolean := exists (select from overrides);
+begin
+  with adaptive as materialized (
+    select l.id, l.in_flight, case when v_overridden then _with_override(l, p_now) else l end as limiter
+    from limiters l
+    where l.id = any(p_limiter_ids) and l.current_max is not null
+  ),
+  gone as materialized (
+    select a.id, g.job_id, g.admission, g.attempt, g.admitted_at, count(*) over (partition by a.id) as jobs
+    from unnest(p_gone) g
+    cross join unnest(g.limiter_ids) u (id)
+    join adaptive a on a.id = u.id
+  ),
+  adapted as materialized (
+    select a.id, _adaptive_fold(
+      a.limiter, f.lag_ms, f.ok, g.admitted_at, a.in_flight + g.jobs::int, p_now order by f.ordinality) as state
+    from gone g
+    join adaptive a on a.id = g.id
+    join unnest(p_jobs) f on f.job = g.job_id and f.ok is not null
+      and _is_end_of(f.admission, f.attempt, g.admission, g.attempt)
+      and not f.says_nothing
+    group by a.id
+  ),
+  changed as (
+    insert into activity (policy_id, at, caps)
+    select (a.state).policy_id, p_now, array_agg(
+      row((a.state).policy_id, (a.state).gate, (a.state).scope_key, p_now, (a.state).current_max)
+        ::cap_change)
+    from adapted a join adaptive b on b.id = a.id
+    where (a.state).current_max is distinct from (b.limiter).current_max
+    group by (a.state).policy_id
+  )
+  update limiters l set
+    current_max = (a.state).current_max, lag_ewma_ms = (a.state).lag_ewma_ms, decreased_at = (a.state).decreased_at
+  from adapted a where l.id = a.id and l.id = any(p_limiter_ids);
+end
+$$;
+
+-- Leaves a freed row for each of these limiters, and notifies their policies. Somebody waits for each of them. Those that the
+-- caller passes on are left out.
+--
+-- Returns how many jobs of each worker pool may end before the next flush, see _free_slots.
+create or replace function _announce_freed(
+  p_waited limiters[], p_to_pass_on bigint[], p_now timestamptz
+) returns int language plpgsql volatile as $$   -- planned as _free_slots
+declare
+  v_policy_ids int[];
+begin
+  with announced as (
+    insert into freed (policy_id, limiter_id)
+    select w.policy_id, w.id from unnest(p_waited) w where (w.id in (select unnest(p_to_pass_on))) is not true
+    returning policy_id
+  )
+  select array_agg(distinct a.policy_id) into v_policy_ids from announced a;
+  perform _notify(p.name) from policies p
+  where p.id = any(v_policy_ids);
+  return (
+    select min(case when w.kind = 'ahead' then _may_end(w, p_now) else 0 end)
+    from unnest(p_waited) w where w.policy_id = any(v_policy_ids));
+end
+$$;
+
+-- How many jobs of each worker pool may end before a release and a pass must bring more. `ahead` is the policy's ahead bound.
+--
+-- It is half of the jobs that wait for a worker slot: the workers run the other half meanwhile. A time would not do. The pace
+-- is a mean, which counts the moments without jobs. So workers may run what waits much sooner than it says.
+--
+-- 0: more must come at once, because less waits than they finish in 0.15 s. While a job of a long task waits for a slot, the
+-- next pass brings no more, and it is 0 as well.
+create or replace function _may_end(
+  ahead limiters, p_now timestamptz
+) returns int language plpgsql stable as $$
+begin
+  return (
+    select case
+      when p.pace > 0 and ahead.in_flight - s.assumed >= p.pace * 0.15 and ahead.long_waits_until <= p_now
+      then greatest((ahead.in_flight - s.assumed) / 2 / greatest(s.pools, 1), 1) else 0 end
+    from _worker_slots(ahead.policy_id) s
+    cross join lateral (select min(d.seconds) as seconds from unnest(ahead.durations) d) d
+    cross join lateral (select _pace(ahead, s.slots, d.seconds, p_now) as pace) p);
+end
+$$;
+
+-- How long a policy's tasks run, after these jobs ended: a moving mean for each task, of about the last fifty jobs. Failed
+-- jobs change nothing: while a partner is away, the jobs of a long task may fail at once.
+create or replace function _durations_after(
+  p_policy_id int, p_durations task_duration[],
+  p_jobs finished_job[]
+) returns task_duration[] language plpgsql stable as $$   -- planned as _free_slots
+begin
+  return array(
+    select _duration_after(t.task_identifier, d.seconds, e.seconds, e.jobs)
+    from policy_tasks t
+    left join unnest(p_durations) d on d.task = t.task_identifier
+    left join (
+      select j.task, avg(j.duration_ms) / 1000 as seconds, count(*) as jobs
+      from unnest(p_jobs) j where j.ok and j.duration_ms >= 0 group by j.task
+    ) e on e.task = t.task_identifier
+    where t.policy_id = p_policy_id and coalesce(d.seconds, e.seconds) is not null
+    order by t.task_identifier);
+end
+$$;
+
+-- One of them, after so many jobs ended that took so many seconds on average. It is an expression, so that PostgreSQL inlines it.
+create or replace function _duration_after(task text, before float8, mean float8, jobs bigint)
+returns task_duration language sql immutable as $$
+  select row(task, coalesce(before + (mean - before) * (1 - power(0.98, jobs)), before, mean))::task_duration;
+$$;
+
+-- Sets the cap of _local_cap at these gates of a job that was requeued, and when passes look at their waiters again.
+-- The caller has locked the limiters, and has freed the job's slots.
+create or replace function _admit_fewer(p_limiter_ids bigint[], p_gates text[], p_now timestamptz)
+returns void language sql volatile as $$
+  update limiters l set
+    local_cap = l.in_flight, local_delay = n.seconds, local_until = p_now + make_interval(secs => n.seconds),
+    local_released = l.released, wake_at = least(l.wake_at, p_now + make_interval(secs => n.seconds))
+  from (
+    select x.id, _next_local_delay(x, p_now) as seconds
+    from limiters x where x.id = any(p_limiter_ids)
+  ) n
+  where l.id = n.id and l.id = any(p_limiter_ids) and l.gate = any(p_gates) and (l.numbers).per_worker;
+$$;
+
+-- The limiters with `perWorker` at which somebody was denied while fewer worker pools lived than now.
+--
+-- Their room grows without a release, and a heartbeat waits for no lock. So a denial leaves the number of pools that it went
+-- by, under the limiter's lock, and passes compare it. Of a policy without `perWorker` there is none to look for.
+create or replace function _with_new_shares(p_policy_id int, p_most int) returns bigint[]
+language plpgsql stable as $$
+begin
+  if not exists (
+    select from limiters l
+    where l.policy_id = p_policy_id and l.fewest_pools is not null
+  ) then
+    return '{}';
+  end if;
+  return array(
+    select l.id from limiters l
+    where l.policy_id = p_policy_id and l.fewest_pools < _live_pools(p_policy_id)
+      and (l.numbers).per_worker
+    limit p_most);
+end
+$$;

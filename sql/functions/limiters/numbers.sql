@@ -1,0 +1,254 @@
+-- Limiters are made, and get new numbers.
+
+-- Makes the limiters that partitions with new limits name, and that do not exist yet.
+--
+--   limiters   of each such partition
+--   made_*     the limiters it has made, as gate and scope key
+--
+-- `take` may make the same limiter at the same time. The second of two transactions waits for the first one, as long as
+-- lock_timeout allows, and then uses its limiter. A second limiter would give the tokens twice.
+create or replace function _make_limiters(
+  p_policy_id int, p_news news[], p_known known[],
+  p_now timestamptz,
+  out limiters limiter_ids[], out made_gates text[], out made_keys text[]
+) language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
+as $$                                       -- as _route_partitions; `take` calls it first, and the session keeps the plan
+declare
+  v_changed arrivals[] := array(
+    select n.newest from unnest(p_news) n
+    left join unnest(p_known) p on p.id = n.partition_id
+    where (n.newest).limits is not null and (p.id is null
+      or (((n.newest).version, (n.newest).id) > (p.version, p.arrival_id) and (n.newest).limits is distinct from p.limits)));
+  v_overridden boolean := exists (
+    select from overrides o where o.policy_id = p_policy_id);
+  v_missed boolean;
+begin
+  if v_changed = '{}' then
+    limiters := '{}';
+    return;
+  end if;
+  with wanted as materialized (
+    select c.partition_id, c.id as arrival_id, c.version as arrival_version,
+      l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, _breadth(l.value ->> 'scope') as breadth,
+      (l.value ->> 'position')::smallint as position,
+      jsonb_populate_record(null::gate_numbers, l.value) as numbers,
+      case when l.value ->> 'scope' = 'partition' then c.context end as context,
+      _scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
+    from unnest(v_changed) c cross join lateral jsonb_array_elements(c.limits) l
+  ),
+  limiter as materialized (
+    select distinct on (w.gate, w.scope_key) w.* from wanted w
+    order by w.gate, w.scope_key, w.arrival_version desc, w.arrival_id desc
+  ),
+  there as materialized (
+    -- "limit 1" makes it one look at the index each: else the planner read all limiters of the policy
+    select l.id, l.gate, l.scope_key from limiter w
+    cross join lateral (
+      select x.id, x.gate, x.scope_key from limiters x
+      where x.policy_id = p_policy_id and x.gate = w.gate and x.scope_key = w.scope_key limit 1
+    ) l
+  ),
+  made as (
+    insert into limiters (
+      policy_id, gate, scope_key, kind, breadth, position, numbers, tokens, refilled_at, current_max, arrival_id, version)
+    select p_policy_id, w.gate, w.scope_key, w.kind, w.breadth, w.position, _valid_numbers(w.numbers),
+      case when (w.numbers).rate is null then null
+        when v_overridden
+          then _first_tokens(p_policy_id, w.gate, w.scope_key, w.numbers, w.context, p_now)
+        else _throttle_capacity(w.numbers) end,
+      case when (w.numbers).rate is not null then p_now end, (w.numbers).initial_max, w.arrival_id, w.arrival_version
+    from limiter w
+    where not exists (select from there t where t.gate = w.gate and t.scope_key = w.scope_key)
+    on conflict (policy_id, gate, scope_key) do nothing
+    returning id, gate, scope_key
+  ),
+  limiter_id as materialized (select * from there union all select * from made)
+  select
+    array(
+      select row(w.partition_id, array_agg(i.id order by w.breadth, w.position))::limiter_ids
+      from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.scope_key group by w.partition_id),
+    array_agg(m.gate), array_agg(m.scope_key),
+    (select count(*) from limiter) > (select count(*) from limiter_id)
+  into limiters, made_gates, made_keys, v_missed from made m;
+  if v_missed then
+    -- this statement cannot see what was made after it began: the next one can
+    select m.limiters, _make_limiters.made_gates || m.made_gates, _make_limiters.made_keys || m.made_keys
+    into limiters, made_gates, made_keys
+    from _make_limiters(p_policy_id, p_news, p_known, p_now) m;
+  end if;
+end
+$$;
+
+-- The numbers of a gate, if a pass can reckon with them. Others would fail each pass of the policy: so they fail the arrival that
+-- brings them, and no other. It is no CHECK of `limiters`: PostgreSQL parses those anew for each statement that writes a row,
+-- and of what a freed slot cost, a tenth went there.
+create or replace function _valid_numbers(numbers gate_numbers) returns gate_numbers language plpgsql stable as $$
+declare
+  v_wrong text := case
+    when not (numbers.per between 1e-12 and 1e12) then 'per is ' || numbers.per || ', expected seconds between 1e-12 and 1e12'
+    when not (abs(numbers.rate) <= 1e12) then 'rate is ' || numbers.rate || ', expected a number up to 1e12'
+    when numbers.max < 0 then 'max is ' || numbers.max || ', expected 0 or more'
+    when split_part(numbers.calendar, ' ', 1) not in ('minute', 'hour', 'day', 'week', 'month')
+      then 'calendar is "' || numbers.calendar || '", expected minute, hour, day, week or month and a time zone' end;
+begin
+  if v_wrong is not null then
+    raise exception 'dispatch_policy: the numbers of a gate: %', v_wrong using errcode = 'DPARG';
+  end if;
+  if numbers.calendar is not null then
+    perform timestamptz '2000-01-01Z' at time zone split_part(numbers.calendar, ' ', 2);   -- raises if the server does not know it
+  end if;
+  return numbers;
+end
+$$;
+
+-- How many tokens a bucket has when it is made: it is full, by the limit in force. A halt brings nothing, and takes nothing.
+-- A window has none: nothing was spent in it.
+-- `p_context` is that of its partition; null: it counts over more than one.
+create or replace function _first_tokens(
+  p_policy_id int, p_gate text, p_scope_key text, p_numbers gate_numbers, p_context jsonb,
+  p_now timestamptz
+) returns float8 language plpgsql stable as $$
+declare
+  v_numbers gate_numbers := jsonb_populate_record(p_numbers, (
+    select o.set from overrides o
+    where o.id = _override_id_at(p_policy_id, p_gate, p_scope_key, p_context, p_now, p_now)));
+begin
+  return _throttle_capacity(
+    case when v_numbers.rate > 0 and not _is_window(p_numbers) then v_numbers else p_numbers end);
+end
+$$;
+
+-- Locks these limiters ascending, and gives them their new numbers. It waits for a lock only for a moment (lock_timeout),
+-- because a release or a tick has a limiter locked for a few milliseconds.
+--
+--   p_changes   by limiter: its `limit` by the definition, the `arrival_id` and `version` that bring it, and the `context` that
+--               its partition had until now, if the limits by context differ for the new one
+--
+-- If a transaction keeps a limiter locked, this raises lock_not_available. The detail names the partitions that have to
+-- wait: those whose arrivals concern such a limiter. Locks and changes are in one subtransaction: a row that is locked in
+-- another one costs a multixact.
+create or replace function _change_limiters(
+  p_policy policies, p_changes jsonb,
+  p_arrivals arrivals[], p_now timestamptz
+) returns void language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
+declare
+  v_ids bigint[] := array(select k::bigint from jsonb_object_keys(p_changes) k);
+  v_free bigint[];
+  v_partition_ids uuid[];
+  v_overridden boolean := exists (
+    select from overrides o where o.policy_id = (p_policy).id);
+begin
+  perform from limiters l where l.id = any(v_ids) order by l.id for no key update;
+  with change as (
+    select c.key::bigint as id, (c.value ->> 'arrival_id')::bigint as arrival_id, (c.value ->> 'version')::int as version,
+      c.value #>> '{limit,kind}' as kind, nullif(c.value -> 'context', 'null') as context,
+      _breadth(c.value #>> '{limit,scope}') as breadth,
+      (c.value #>> '{limit,position}')::smallint as position, n.numbers, (n.numbers).rate is not null as by_tokens,
+      _is_window(n.numbers) as is_window
+    from jsonb_each(p_changes) c
+    cross join lateral (
+      select _valid_numbers(jsonb_populate_record(null::gate_numbers, c.value -> 'limit')) as numbers) n
+  ),
+  changed as (
+    update limiters l set
+      kind = c.kind, breadth = c.breadth, position = c.position, numbers = c.numbers,
+      -- the tokens that the old rate has brought stay, within the new capacity
+      tokens = case when c.by_tokens then least(
+        case when l.by_tokens then _throttle_left(
+          l, p_now, v_overridden, coalesce(c.context, _context_of(l))) else l.tokens end,
+        _throttle_capacity(c.numbers)) else l.tokens end,
+      -- the tokens that a bucket lacks to be full count as spent now
+      spent = case when not l.by_tokens or not c.by_tokens or (_is_window(l.numbers) and c.is_window) then l.spent
+        when c.is_window then _window_spend('{}', 1, 1,
+          _throttle_capacity(l.numbers)
+            - _throttle_left(
+              l, p_now, v_overridden, coalesce(c.context, _context_of(l))), p_now)
+        else '{}' end,
+      -- the definition before may come back: its window's spendings are remembered for a day plus its length
+      longest = _longest_window(l, p_now),
+      longest_until = p_now + make_interval(days => 1, secs => _longest_window(l, p_now)),
+      refilled_at = _throttle_filled_at(l.refilled_at, p_now),
+      current_max = case when (c.numbers).initial_max is not null then least(
+        greatest(coalesce(l.current_max, (c.numbers).initial_max), (c.numbers).min), (c.numbers).max) end,
+      arrival_id = c.arrival_id, version = c.version
+    from change c
+    where l.id = c.id and l.id = any(v_ids)
+      and (c.version, c.arrival_id) >= (l.version, l.arrival_id)   -- equal: `take` made it, and changes it
+    returning l.id
+  )
+  insert into freed (policy_id, limiter_id)
+  select (p_policy).id, c.id from changed c
+  where exists (select from partitions q where q.blocked_on = c.id);
+exception when lock_not_available or deadlock_detected then
+  v_free := array(
+    select l.id from limiters l
+    where l.id = any(v_ids) order by l.id for no key update skip locked);
+  v_partition_ids := array(
+    select distinct a.partition_id from unnest(p_arrivals) a
+    cross join lateral jsonb_array_elements(a.limits) x
+    join limiters l
+      on l.gate = x.value ->> 'gate'
+      and l.scope_key = _scope_key(x.value ->> 'scope', x.value ->> 'key', a.key)
+    where l.id = any(v_ids) and l.id <> all (v_free));
+  raise exception 'dispatch_policy: limiters that get new numbers are locked'
+    using errcode = 'lock_not_available', detail = 'partitions ' || v_partition_ids::text;
+end
+$$;
+
+-- What a throttle has left at `now`. A bucket goes by the numbers that were in force until then. Overrides may have changed
+-- them (`overridden`), also for its partition's context. A window goes by its own. It has no query, so that PostgreSQL inlines it.
+create or replace function _throttle_left(
+  limiter limiters, now timestamptz, overridden boolean, context jsonb
+) returns float8 language sql stable as $$
+  select case
+    when _is_window(limiter.numbers)
+      then _window_left(limiter.spent, limiter.numbers, now)
+    when overridden then (_throttle_brought_to(limiter, now, context)).tokens
+    else _throttle_tokens(
+      limiter.tokens, limiter.refilled_at, limiter.numbers, now)
+    end;
+$$;
+
+-- A bucket brought to `p_now`. Each stretch of time since it was last filled counts by the numbers that were in force
+-- then. So a rate brings nothing for the time before it. `p_context` is that of its partition at that time (_context_of).
+create or replace function _throttle_brought_to(
+  limiter limiters, p_now timestamptz, p_context jsonb
+) returns limiters language plpgsql stable as $$
+declare
+  v_at timestamptz;
+  v_numbers gate_numbers;
+begin
+  for v_at in
+    select p_now where p_now > limiter.refilled_at
+    union
+    select t.at from _overrides_by(limiter.policy_id, p_now) o
+    cross join unnest(array[o.began_at, o.until_at]) t (at)
+    where o.gate = limiter.gate and (o.scope_key = limiter.scope_key or o.scope_key is null)
+      and (o.context is null or p_context @> o.context)
+      and t.at > limiter.refilled_at and t.at < p_now
+    order by 1
+  loop
+    v_numbers := jsonb_populate_record(
+      limiter.numbers, _override_at(limiter, p_context, limiter.refilled_at, p_now));
+    -- a halt brings nothing, and takes nothing
+    if (v_numbers).rate > 0 then
+      limiter.tokens := _throttle_tokens(limiter.tokens, limiter.refilled_at, v_numbers, v_at);
+    end if;
+    limiter.refilled_at := v_at;
+  end loop;
+  return limiter;
+end
+$$;
+
+-- Whether a definition gives a limiter other numbers than it has.
+create or replace function _numbers_differ(
+  limiter limiters, p_limit jsonb
+) returns boolean language sql stable as $$
+  -- a bare expression, so that it is inlined: as a query it took 20 us for each limiter of each arrival
+  select (limiter.kind, limiter.breadth, limiter.position, limiter.numbers)
+    is distinct from (
+      p_limit ->> 'kind', _breadth(p_limit ->> 'scope'), (p_limit ->> 'position')::smallint,
+      jsonb_populate_record(null::gate_numbers, p_limit));
+$$;

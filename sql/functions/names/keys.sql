@@ -1,0 +1,190 @@
+-- What partitions, scopes and contexts are called: keys, ids and marks.
+
+-- A partition key from any JSON value, such as a whole payload: the same 32 hex digits as hashKey gives in JavaScript.
+--
+--   select dispatch_policy.hash_key('{"country": "nz"}');
+create or replace function :DISPATCH_POLICY_SCHEMA.hash_key(value jsonb) returns text
+language plpgsql immutable strict set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+begin
+  return left(encode(sha256(convert_to(:DISPATCH_POLICY_INTERNAL._canonical_json(hash_key.value), 'UTF8')), 'hex'), 32);
+end
+$$;
+
+-- The text of a value that hash_key hashes: as PostgreSQL writes jsonb, with numbers as JavaScript reads them. Keys are
+-- sorted by their length and bytes in UTF-8, so that databases of all encodings agree with hashKey in JavaScript. Raises for
+-- a number that JavaScript reads as another one's.
+create or replace function _canonical_json(p_value jsonb) returns text
+language plpgsql immutable as $$
+declare
+  v_number text := case when jsonb_typeof(p_value) = 'number' then _number_text(p_value::text) end;
+begin
+  if jsonb_typeof(p_value) = 'number' and v_number is null then
+    raise exception 'dispatch_policy: hash_key: the number %, expected an integer up to 2^53 - 1, because JavaScript reads others rounded: write it as a text',
+      left(p_value::text, 60) using errcode = 'DPKEY';
+  end if;
+  return case jsonb_typeof(p_value)
+    when 'object' then (
+      select '{' || coalesce(string_agg(to_json(e.key)::text || ': ' || _canonical_json(e.value), ', '
+        order by length(convert_to(e.key, 'UTF8')), convert_to(e.key, 'UTF8')), '') || '}'
+      from jsonb_each(p_value) e)
+    when 'array' then (
+      select '[' || coalesce(string_agg(_canonical_json(e.value), ', ' order by e.ordinality), '') || ']'
+      from jsonb_array_elements(p_value) with ordinality e)
+    when 'number' then v_number
+    else p_value::text end;
+end
+$$;
+
+-- A number in JSON as JavaScript reads it, written as numberText in JavaScript writes it: never with an exponent. Null: an
+-- integer beyond 2^53 - 1, or a number out of range. JavaScript reads several of those as one.
+create or replace function _number_text(p_number text) returns text
+language plpgsql immutable set extra_float_digits = 1 as $$
+declare
+  v_number float8;
+begin
+  v_number := p_number::float8 + 0;   -- -0 is 0
+  return case when v_number <> trunc(v_number) then v_number::text::numeric::text
+    when abs(v_number) <= 9007199254740991 then v_number::bigint::text end;
+exception when numeric_value_out_of_range then
+  return null;
+end
+$$;
+
+-- The id of a partition, known before anybody has made it. The length keeps apart two pairs of policy and key that read the
+-- same when written together.
+--
+-- Its body is parsed once, when it is made, and so names the same operators under any search_path.
+create or replace function _partition_id(policy text, key text) returns uuid
+language sql immutable return md5(length(policy)::text || ':' || policy || key)::uuid;   -- without ::text it would not be inlined
+
+-- The partition key at the dotted paths of a definition: bare for one path, a json array of texts for several. Null if the
+-- definition's partitionBy is a function.
+create or replace function _path_key(p_definition jsonb, p_payload json, p_task text)
+returns text language plpgsql stable as $$
+declare
+  v_paths jsonb := p_definition -> 'partitionPaths';
+  v_path text[];
+  v_keys text[];
+begin
+  if jsonb_typeof(v_paths) is distinct from 'array' then
+    return null;
+  end if;
+  -- a loop over expressions, because a query takes 45 us for each job
+  for v_place in 0 .. jsonb_array_length(v_paths) - 1 loop
+    v_path := string_to_array(v_paths ->> v_place, '.');
+    v_keys := v_keys || case json_typeof(p_payload #> v_path)
+      when 'string' then p_payload #>> v_path
+      when 'number' then _number_key(p_payload #>> v_path)
+      end;
+    if v_keys[v_place + 1] is not null then
+      continue;
+    elsif json_typeof(p_payload #> v_path) = 'number' then
+      raise exception 'dispatch_policy: policy "%": the payload of % has the number % at partitionBy path %, expected an integer up to 2^53 - 1 or at most 15 digits, because JavaScript reads others rounded: write it as a text',
+        p_definition ->> 'name', p_task, left(p_payload #>> v_path, 60), v_paths ->> v_place using errcode = 'DPKEY';
+    end if;
+    raise exception 'dispatch_policy: policy "%": the payload of % has no string or number at partitionBy path %',
+      p_definition ->> 'name', p_task, v_paths ->> v_place using errcode = 'DPKEY';
+  end loop;
+  return _check_key(
+    case when cardinality(v_keys) = 1 then v_keys[1] else to_json(v_keys)::text end);
+end
+$$;
+
+-- The key that a number in JSON gives, as keyText in JavaScript. Null: JavaScript does not keep all of its digits, so two
+-- tenants might share a key. It keeps an integer up to 2^53 - 1, and any number of at most 15 digits.
+create or replace function _number_key(p_number text) returns text language plpgsql immutable as $$
+declare
+  v_text text;
+begin
+  if p_number ~ '^(0|-?[1-9]\d{0,14})$' then   -- most are: it spares the subtransaction
+    return p_number;
+  end if;
+  v_text := _number_text(p_number);
+  return case when position('.' in v_text) = 0 or length(ltrim(translate(v_text, '-.', ''), '0')) <= 15 then v_text end;
+end
+$$;
+
+-- Returns the key, and raises if it is too long.
+create or replace function _check_key(p_key text) returns text language plpgsql immutable as $$
+begin
+  if octet_length(p_key) > 1024 then
+    raise exception 'dispatch_policy: partition key of % bytes, expected at most 1024: %...', octet_length(p_key),
+      left(p_key, 60) using errcode = 'DPKEY';
+  end if;
+  return p_key;
+end
+$$;
+
+-- The partition key of a job's payload; null: it has none. Such a job stays in Graphile Worker, and fails at its start
+-- with a message that says why.
+create or replace function _key_or_null(p_definition jsonb, p_payload json, p_task text)
+returns text language plpgsql stable as $$
+begin
+  return _path_key(p_definition, p_payload, p_task);
+-- a data exception: the payload has text that PostgreSQL cannot read, such as a NUL
+exception when sqlstate 'DPKEY' or data_exception then
+  return null;
+end
+$$;
+
+-- The scope key that a limit names, or the one that follows from the partition or the policy.
+create or replace function _scope_key(scope text, own_key text, partition_key text) returns text
+language sql immutable as $$
+  select case scope when 'partition' then partition_key when 'policy' then '' else own_key end;
+$$;
+
+-- What the flag of an admitted job tells of its key.
+create or replace function _key_mark(job_key text) returns text language sql immutable as $$
+  select left(md5(job_key), 8);
+$$;
+
+-- The mark of a partition, which the flags of its jobs carry: see _ticket.
+create or replace function _mark_of(partition_id uuid) returns text language sql stable as $$
+  select left(partition_id::text, 8);
+$$;
+
+-- The least partition id with this mark, if the digit is 0, and the greatest, if it is f; null: it is no mark. With both, the
+-- planner finds the partitions by their ids. It has no `set search_path`, as _shown_reason.
+create or replace function _marked_id(mark text, digit text) returns uuid language sql immutable return
+  case when mark ~ '^[0-9a-f]{8}$' then (mark || translate('-0000-0000-0000-000000000000', '0', digit))::uuid end;
+
+-- The names of a context with their values, each pair as an object: those that a limit by context can ask for. A limit that
+-- asks for several is found by the first of them.
+create or replace function _pairs_of(context jsonb) returns jsonb[] language sql immutable as $$
+  select array(
+    select jsonb_build_object(e.key, e.value) from jsonb_each(context) e
+    where jsonb_typeof(e.value) in ('string', 'number', 'boolean') order by e.key);
+$$;
+
+-- The context by which limits by context apply to a limiter: that of its partition. Null: the policy has no such limit, the
+-- limiter counts over more than a partition, or no job of the partition has come.
+create or replace function _context_of(limiter limiters)
+returns jsonb language sql stable as $$
+  select q.context from policies p
+  join partitions q
+    on q.id = _partition_id(p.name, limiter.scope_key)
+  where p.id = limiter.policy_id and limiter.breadth = 0 and exists (
+    select from overrides o
+    where o.policy_id = limiter.policy_id and o.context_pair is not null);
+$$;
+
+-- The limits of a policy whose gates are constants.
+create or replace function _constant_limits(p_definition jsonb)
+returns jsonb language plpgsql immutable as $$
+begin
+  return (
+    select coalesce(jsonb_agg(
+      (g.value -> 'values') || jsonb_build_object(
+        'gate', g.value -> 'name', 'kind', g.value -> 'kind', 'scope', g.value -> 'scope', 'position', g.value -> 'position')
+      order by (g.value ->> 'position')::int), '[]')
+    from jsonb_array_elements(p_definition -> 'gates') g);
+end
+$$;
+
+-- Two parts of a list, the first `p_first` of `p_all` places and the others. The list of work is consumed from its end, so
+-- the first part is its last entry. An empty part is left out.
+create or replace function _parts(p_first int, p_all int) returns jsonb
+language sql stable as $$
+  select case when p_first < p_all then jsonb_build_array(jsonb_build_array(p_first + 1, p_all)) else '[]' end
+    || case when p_first > 0 then jsonb_build_array(jsonb_build_array(1, p_first)) else '[]' end;
+$$;

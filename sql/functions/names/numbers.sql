@@ -1,0 +1,114 @@
+-- Small arithmetic that several rooms share.
+
+-- An exponentially decayed count, of jobs or of seconds. A time ahead of now counts as no age.
+--
+-- The age is clamped, and a tiny result becomes 0, because PostgreSQL raises an error if a product underflows. That error
+-- failed every tick after a partition's second long idle time. (What is left of 1e-9 after the greatest age can still be
+-- divided by a weight.)
+create or replace function _decayed(
+  admits float8, decayed_at timestamptz, half_life float8, now timestamptz
+) returns float8 language sql immutable as $$
+  select case when half_life is null or admits < 1e-9 then 0 else
+    admits * exp(greatest(least(-extract(epoch from now - decayed_at)::float8 * ln(2) / half_life, 0), -500))
+  end;
+$$;
+
+-- The virtual time of a partition's next job. Partitions are claimed and called in its order.
+--
+-- What was admitted decays. So a key is too high some time later, until _refresh_keys works it out again. Of old admissions
+-- a trace stays for long, and would let every new partition pass first: a thousandth of a job counts as nothing.
+create or replace function _fair_key(
+  policy policies, decayed float8, mean_work float8, weight float8, now timestamptz
+) returns float8 language sql stable as $$   -- immutable it would not be inlined
+  select case when (policy).half_life is null then extract(epoch from now)::float8
+    else (case when decayed < 0.001 * coalesce(_work_of(policy, mean_work), 1) then 0 else decayed end
+      + coalesce(_work_of(policy, mean_work), 1)) / weight end;
+$$;
+
+-- What a job counts for if fairness is by work: the seconds that its partition's jobs ran lately; one second if none has
+-- ended yet. Null if each job counts for one.
+create or replace function _work_of(
+  policy policies, mean_work float8
+) returns float8 language sql immutable as $$
+  select case when (policy).fair_by_work then greatest(coalesce(mean_work, 1), 0.001) end;
+$$;
+
+-- Partitions that have been in line since this time or longer may go before their turn, see _longest_first. Until then
+-- fair order is exact.
+create or replace function _long_since(now timestamptz)
+returns timestamptz language sql stable as $$
+  select now - interval '10 seconds';
+$$;
+
+-- How many of the next `places` go to the partitions that have been in line for longest: every tenth one. Only those count
+-- that have been in line for some time (_long_since).
+--
+-- In fair order alone, a partition waited without end beside a stream of new partitions of a greater weight. If wait alone
+-- decided, weights would count for nothing behind a long line. So each limiter counts what it admits, and gives every tenth
+-- place by wait; so does a budget.
+create or replace function _longest_first(
+  policy policies, admitted bigint, places float8
+) returns int language sql immutable as $$
+  select case when (policy).half_life is null then 0
+    else floor((admitted + greatest(least(places, 1000), 0)) / 10) - admitted / 10 end::int;
+$$;
+
+-- The place of a partition without a due job: after the place of every job. The columns of `partitions` and
+-- `arrivals` have it as their default. It is a query without parameters, so that PostgreSQL inlines it.
+create or replace function _no_head()
+returns table (priority smallint, run_at timestamptz, id bigint) language sql immutable rows 1 as $$
+  select 32767::smallint, 'infinity'::timestamptz, 9223372036854775807;
+$$;
+
+-- As many jobs go the small way, and as many partitions. Of 40 jobs of 40 partitions the large way makes no more work.
+create or replace function _few() returns int language sql immutable as $$ select 20 $$;
+
+-- The halves of a range of places, the second half first, for a list of work that is taken from its end. If the number of
+-- places is odd, the first half has one more. A range of one place has no halves: do not call it for one.
+create or replace function _halves(p_from int, p_to int) returns jsonb
+language sql stable as $$
+  select jsonb_build_array(
+    jsonb_build_array((p_from + p_to) / 2 + 1, p_to), jsonb_build_array(p_from, (p_from + p_to) / 2));
+$$;
+
+-- In which portion of 8 MB a row is, by the bytes of the rows before it: 0 for the first ones. Whoever reads payloads, contexts
+-- or errors of many rows into one array, or into the memory of a process, reads one portion at a time. A thousand of them
+-- have a kilobyte each, or a megabyte.
+--
+-- A portion has at least one row, whatever that one weighs.
+create or replace function _portion(p_bytes_before numeric) returns int language sql immutable as $$
+  select trunc(coalesce(p_bytes_before, 0) / 8000000)::int;
+$$;
+
+-- A time of so many milliseconds in seconds, in whole microseconds. Null: the number is no length of time. A process may send
+-- any number, and one that is too great or too small for `real` would fail the release.
+create or replace function _seconds(ms float8) returns real language sql immutable as $$
+  select case when ms between 0 and 1e12 then (trunc(ms * 1000) / 1e6)::real end;
+$$;
+
+-- The bucket in which a wait, a lag or a run is counted: bucket b has the times above 1.2^(b-1) up to 1.2^b seconds, as in
+-- DDSketch (Masson, Rim and Lee, 2019). So _quantile is within a tenth. Less than a microsecond counts as one. Rows that were
+-- folded before keep their counts, so another base needs a migration of them.
+create or replace function _bucket(seconds float8) returns int language sql immutable
+return ceil(ln(greatest(seconds, 1e-6)) / ln(1.2::float8))::int;
+
+-- Two objects of counts, added by key.
+create or replace function _sum_counts(a jsonb, b jsonb) returns jsonb language sql immutable as $$
+  select coalesce(jsonb_object_agg(x.key, x.n), '{}') from (
+    select e.key, sum(e.value::bigint) as n from (
+      select * from jsonb_each_text(a) union all select * from jsonb_each_text(b)
+    ) e group by e.key
+  ) x;
+$$;
+
+-- Objects of counts, added by key.
+create or replace aggregate _sum_of_counts(jsonb) (
+  sfunc = _sum_counts,
+  stype = jsonb,
+  initcond = '{}'
+);
+
+-- The breadth of a scope, as a number: a partition's gates run from narrow to broad.
+create or replace function _breadth(scope text) returns smallint language sql immutable as $$
+  select (case scope when 'partition' then 0 when 'key' then 1 when 'policy' then 2 end)::smallint;
+$$;

@@ -1,0 +1,63 @@
+-- Words that several verbs and views say.
+
+-- A length of time in words, with its largest unit: "12 min".
+create or replace function _in_words(p_seconds float8)
+returns text language sql stable as $$
+  select case
+    when p_seconds < 1 then round(greatest(p_seconds, 0) * 1000) || ' ms'
+    when p_seconds < 120 then round(p_seconds) || ' s'
+    when p_seconds < 7200 then round(p_seconds / 60) || ' min'
+    when p_seconds < 172800 then round(p_seconds / 3600) || ' h'
+    else round(p_seconds / 86400) || ' days' end;
+$$;
+
+-- The first line of an error, as the history keeps it: at most 1,000 characters.
+create or replace function _first_line(error text) returns text language sql immutable as $$
+  select left(split_part(error, e'\n', 1), 1000);
+$$;
+
+-- The last error of a job that was cancelled: by whom and why, with the error that it had before in parentheses.
+create or replace function _cancelled_error(p_by text, p_reason text, p_last_error text) returns text
+language sql immutable as $$
+  select case when strpos(p_last_error, e.text) > 0 then p_last_error
+    else e.text || coalesce(' (' || p_last_error || ')', '') end
+  from (select 'cancelled by ' || p_by || coalesce(': ' || p_reason, '') as text) e;
+$$;
+
+-- The last error of a parked job that is failed for good because a newer one of its key has taken its place.
+create or replace function _replaced_error() returns text language sql immutable as $$
+  select 'replaced under its job key';
+$$;
+
+-- The reason of a limiter that has no room, by its kind and numbers. It is an expression, so that PostgreSQL inlines it.
+create or replace function _lack_reason(kind text, tokens float8, rate float8, cap int)
+returns text language sql immutable as $$
+  select case
+    when tokens is not null then case when rate <= 0 then 'rate_zero' else 'throttle_empty' end
+    when cap = 0 and kind <> 'ahead' then 'max_zero'
+    else kind || '_full' end;
+$$;
+
+-- Why a partition waits, as the views show it: its policy or it is paused, or held or its breaker is open, whichever ends
+-- later, or the last pass denied it.
+--
+-- It reads the statement's time: with clock_timestamp() the planner would work out each view whole before it sorts and limits.
+--
+-- It has no `set search_path`, because the planner can put it into a view only without. Its body is parsed once, when it is
+-- made, and so names the same operators under any search_path.
+create or replace function _shown_reason(
+  policy_paused_until timestamptz, paused_until timestamptz, held_until timestamptz, breaker_until timestamptz,
+  denied_reason text
+) returns text language sql stable return
+  case when greatest(policy_paused_until, paused_until) > statement_timestamp() then 'paused'
+    when greatest(held_until, breaker_until) > statement_timestamp()
+      then case when breaker_until > held_until then 'breaker_open' else 'held' end
+    else denied_reason end;
+
+-- Whether the words of a new stop replace those of the one that a partition has. A hold, which may be a job's, replaces neither
+-- those of an operator's pause nor those of a hold that ends later.
+create or replace function _tells_of_stop(
+  held_before timestamptz, paused_before timestamptz, held timestamptz, now timestamptz
+) returns boolean language sql immutable as $$
+  select held is null or (paused_before <= now and (held_before <= now or held_before <= held));
+$$;

@@ -1,0 +1,233 @@
+-- A pass writes what it decided about each partition.
+
+-- Writes to each claimed partition what was admitted, the place of its next job, and when it is looked at again.
+--
+-- A partition is in line while only others stand before it. What it waits for its own gates does not count. Of those that
+-- the budget left, the ones that have been in line for longest may go first in the next pass.
+create or replace function _mark_partitions(
+  p_policy policies, p_partition_ids uuid[],
+  p_verdicts verdict[], p_now timestamptz, p_tick bigint
+) returns void language plpgsql volatile as $$   -- planned as _charge
+declare
+  v_first uuid[] := '{}';
+begin
+  if (p_policy).admission_budget is not null and exists (select from unnest(p_verdicts) v where v.reason = 'tick_budget') then
+    v_first := array(
+      select p.id from partitions p
+      where p.id = any(array(
+          select (v.leftover).partition_id from unnest(p_verdicts) v
+          where v.reason = 'tick_budget' and (v.leftover).admitted = 0))
+        and p.ready and p.in_line_since <= _long_since(p_now)
+      order by p.in_line_since, p.id
+      limit (select _longest_first(p_policy, l.admitted, (p_policy).admission_budget)
+        from limiters l where l.id = (p_policy).ahead_limiter_id));
+  end if;
+  update partitions p set
+    decayed_admits = s.decayed,
+    decayed_at = _throttle_filled_at(p.decayed_at, p_now),
+    fair_key = _fair_key(p_policy, s.decayed, p.mean_work, s.weight, p_now),
+    looked_at = p_now,
+    admitted_total = p.admitted_total + s.admitted,
+    staged = p.staged - s.gone,
+    admitted_at = case when s.admitted > 0 then p_now else p.admitted_at end,
+    due_at = case
+      -- it is due, but another session has its row locked
+      when s.head_id is null and s.admitted = 0 and s.next_run_at <= p_now then p_now + interval '50 milliseconds'
+      when s.head_id is null then coalesce(s.next_run_at, 'infinity')
+      when v.reason = 'tick_budget' then s.due_at
+      -- with a time ahead it would not be looked at before that time
+      else least(p_now, clock_timestamp()) end,
+    head_priority = coalesce(s.head_priority, n.priority),
+    head_run_at = coalesce(s.head_run_at, n.run_at),
+    head_id = coalesce(s.head_id, n.id),
+    head_cost = coalesce(s.head_cost, 1),
+    -- a partition that is stopped waits for no limiter
+    denied_until = case when p.stopped_until <= p_now
+      then coalesce(v.denied_until, '-infinity') else '-infinity' end,
+    blocked_on = case when p.stopped_until <= p_now then v.blocked_on end,
+    held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
+    breaker_until = case when p.breaker_until <= p_now then '-infinity' else p.breaker_until end,
+    paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end,
+    denied_reason = case when p.stopped_until <= p_now then v.reason end,
+    waiting_since = case when s.head_id is null then null when s.admitted > 0 then p_now
+      else least(s.waiting_since, p_now) end,
+    in_line_since = case
+      when s.head_id is null or s.probe_job_id is not null or (v.lack).breadth = 0 then null
+      when s.admitted > 0 then p_now
+      else least(case when p.ready or p.blocked_on is not null then p.in_line_since end, p_now) end,
+    goes_first = p.id = any(v_first),
+    probe_job_id = s.probe_job_id,
+    visited = p_tick
+  from unnest(p_verdicts) v cross join lateral (select (v.leftover).*) s
+    cross join _no_head() n
+  where p.id = s.partition_id and p.id = any(p_partition_ids);
+end
+$$;
+
+-- Writes to each partition what went of it, its next job, and what that waits for. It does for a few what _verdicts and
+-- _mark_partitions do for all of a pass. What it is told of the partitions has the places of `p_claimed`.
+--
+--   p_were_staged   what went was staged
+--   p_heads     their next jobs; null: none is due
+--   p_lacking   the place in `p_rooms` of the limiter that has no room for it; null: each has
+--   is_timed    one of them goes on at a time that is known, or at once
+--   wakes       in the places of `p_rooms`: when passes look at the waiters of that limiter; null: when somebody says so
+create or replace function _mark_few(
+  p_policy policies, p_claimed claimed[], p_taken int[], p_were_staged boolean, p_heads candidate[],
+  p_lacking int[], p_reasons text[], p_rooms room_before[], p_now timestamptz,
+  out is_timed boolean, out wakes timestamptz[]
+) language plpgsql as $$
+declare
+  v_line claimed;
+  v_head candidate;
+  v_room room_before;
+  v_stays boolean;
+  v_ids uuid[] := '{}';
+  v_decayed float8[] := '{}';
+  v_due_ats timestamptz[] := '{}';
+  v_untils timestamptz[] := '{}';
+  v_until timestamptz;
+  v_next_at timestamptz;
+  v_ready_at timestamptz;
+  v_wake_at timestamptz;
+begin
+  is_timed := false; wakes := '{}';
+  for v_at in 1..cardinality(p_claimed) loop
+    v_line := p_claimed[v_at];
+    v_head := p_heads[v_at];
+    v_stays := v_head.staged_id is not null;
+    v_until := '-infinity';
+    if not v_stays then
+      v_next_at := (
+        select min(coalesce(s.retry_at, s.run_at)) from staged_jobs s where s.partition_id = v_line.id and not s.due);
+      is_timed := is_timed or coalesce(v_next_at < 'infinity', false);
+    elsif p_lacking[v_at] is not null then
+      v_room := p_rooms[p_lacking[v_at]];
+      v_until := 'infinity';
+      v_ready_at := null;
+      if v_room.tokens is not null then
+        v_ready_at := _throttle_ready_at(
+          v_room.tokens, v_room.rate, v_room.per, v_room.capacity, v_room.spent, v_room.calendar, v_head.cost, p_now);
+        v_until := least(case when v_room.breadth = 0 then v_ready_at else 'infinity' end,
+          _earlier_at(v_line.id, v_head.priority, v_head.run_at, v_head.staged_id, false, p_now));
+      elsif v_room.ending > 0 then
+        v_ready_at := p_now + interval '10 milliseconds';   -- nobody is notified when Graphile Worker has recorded an end
+      end if;
+      v_wake_at := case when v_room.breadth > 0 then v_ready_at end;
+      if v_wake_at is not null then
+        wakes[p_lacking[v_at]] := least(wakes[p_lacking[v_at]], v_wake_at);
+      end if;
+      is_timed := is_timed or v_until < 'infinity' or v_wake_at is not null;
+    else
+      is_timed := true;
+    end if;
+    v_ids := v_ids || v_line.id;
+    v_decayed := v_decayed || p_taken[v_at] * coalesce(_work_of(p_policy, v_line.mean_work), 1)
+      + _decayed(v_line.decayed_admits, v_line.decayed_at, (p_policy).half_life, p_now);
+    v_due_ats := v_due_ats || case
+      when v_stays then least(p_now, clock_timestamp())
+      when p_taken[v_at] = 0 and v_next_at <= p_now then p_now + interval '50 milliseconds'   -- another session has it locked
+      else coalesce(v_next_at, 'infinity') end;
+    v_untils := v_untils || v_until;
+  end loop;
+  update partitions p set
+    decayed_admits = x.decayed,
+    decayed_at = _throttle_filled_at(p.decayed_at, p_now),
+    fair_key = _fair_key(p_policy, x.decayed, p.mean_work, p.weight, p_now),
+    looked_at = p_now,
+    admitted_total = p.admitted_total + x.taken,
+    staged = p.staged - case when p_were_staged then x.taken else 0 end,
+    admitted_at = case when x.taken > 0 then p_now else p.admitted_at end,
+    due_at = x.due_at,
+    head_priority = coalesce((p_heads[x.at]).priority, n.priority),
+    head_run_at = coalesce((p_heads[x.at]).run_at, n.run_at),
+    head_id = coalesce((p_heads[x.at]).staged_id, n.id),
+    head_cost = coalesce((p_heads[x.at]).cost, 1),
+    denied_until = x.until,
+    blocked_on = (p_rooms[x.lacks]).id,
+    denied_reason = x.reason,
+    held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
+    breaker_until = case when p.breaker_until <= p_now then '-infinity' else p.breaker_until end,
+    paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end,
+    waiting_since = case when (p_heads[x.at]).staged_id is null then null when x.taken > 0 then p_now
+      else least(p.waiting_since, p_now) end,
+    in_line_since = case when (p_heads[x.at]).staged_id is null or (p_rooms[x.lacks]).breadth = 0 then null
+      when x.taken > 0 then p_now
+      else least(case when p.ready or p.blocked_on is not null then p.in_line_since end, p_now) end,
+    goes_first = false,
+    visited = nextval('ticks')
+  from unnest(v_ids, p_taken, v_decayed, v_due_ats, v_untils, p_lacking, p_reasons) with ordinality
+    x (id, taken, decayed, due_at, until, lacks, reason, at)
+  cross join _no_head() n
+  where p.id = x.id and p.id = any(v_ids);
+end
+$$;
+
+-- When a job that is not due yet may come before a partition's next one, which waits for tokens: it may cost less. So the
+-- partition is looked at when it is due, and in 50 ms at the soonest. Of the first twenty; after them the partition is looked
+-- at again. Null: there is none.
+create or replace function _earlier_at(
+  p_partition_id uuid, p_priority smallint, p_run_at timestamptz, p_id bigint, p_in_order boolean, p_now timestamptz
+) returns timestamptz language plpgsql stable as $$
+begin
+  return (
+    select min(greatest(x.at, p_now + interval '50 milliseconds')) from (
+      select y.*, row_number() over () as place from (
+        select coalesce(s.retry_at, s.run_at) as at, s.priority, s.run_at, s.id
+        from staged_jobs s
+        where s.partition_id = p_partition_id and not s.due order by coalesce(s.retry_at, s.run_at) limit 20
+      ) y
+    ) x
+    where (x.priority, x.run_at, x.id) < (p_priority, p_run_at, p_id) or x.place = 20 or p_in_order);
+end
+$$;
+
+-- Consumes the records of dropped jobs: adds them to their partitions' counts, and returns them for the event.
+create or replace function _consume_drops(p_policy text)
+returns table (partition text, reason text, jobs int) language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+#variable_conflict use_column
+begin
+  if not exists (select from drops d where d.policy = p_policy) then
+    return;
+  end if;
+  return query
+  with free as materialized (
+    select q.id from partitions q
+    where q.id in (select d.partition_id from drops d where d.policy = p_policy)
+    order by q.id for no key update skip locked
+  ),
+  consumed as materialized (
+    delete from drops d
+    where d.policy = p_policy and (d.partition_id in (select f.id from free f) or not exists (
+      select from partitions q where q.id = d.partition_id))
+    returning d.*
+  ),
+  counted as (
+    update partitions q set dropped_total = q.dropped_total + n.jobs
+    from (select c.partition_id, sum(c.jobs) as jobs from consumed c group by c.partition_id) n
+    where q.id = n.partition_id
+  ),
+  appended as (
+    insert into activity (policy_id, at, dropped, expired)
+    select p.id, clock_timestamp(), sum(c.jobs), sum(case c.reason when 'expired' then c.jobs else 0 end)
+    from consumed c join policies p on p.name = c.policy group by p.id
+  )
+  select coalesce(q.key, c.key), c.reason, sum(c.jobs)::int
+  from consumed c left join partitions q on q.id = c.partition_id
+  group by 1, 2 order by 1, 2;
+end
+$$;
+
+-- Partitions whose jobs name different keys (_mixed_keys), and of which nobody has told yet. The caller tells.
+create or replace function _tell_mixed_keys(p_policy text)
+returns table (partition text, gate text, before text, after text) language sql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  update partitions q set mixed_told = true
+  where q.id = any(array(
+    select x.id from policies p
+    join partitions x
+      on x.policy_id = p.id and not x.mixed_told and x.mixed_told is not null
+    where p.name = p_policy order by x.id limit 1000 for no key update of x skip locked))
+  returning q.key, q.mixed_keys ->> 'gate', q.mixed_keys ->> 'before', q.mixed_keys ->> 'after';
+$$;

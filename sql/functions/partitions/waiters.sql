@@ -1,0 +1,268 @@
+-- Partitions that wait for limiters: who is called when there is room, and when somebody looks again.
+
+-- The limiters whose waiters a pass looks at. At most `p_most` have a freed row, the oldest first. As many have a time that
+-- has come, and as many have new shares (_with_new_shares). Those that others have locked (`p_locked`) have to wait.
+-- An explicit tick ignores the ahead bound, so it looks at those who wait for it, whatever room there is.
+create or replace function _limiters_to_look_at(
+  p_policy policies, p_most int, p_locked bigint[], p_now timestamptz, p_bounded boolean
+) returns bigint[] language plpgsql stable as $$
+declare
+  v_ids bigint[] := array(
+    select f.limiter_id from (
+      select x.limiter_id, x.id from freed x
+      where x.policy_id = (p_policy).id and x.limiter_id <> all (p_locked) order by x.id limit p_most + 1000
+    ) f
+    group by f.limiter_id order by min(f.id) limit p_most);
+  v_timed_ids bigint[] := array(
+    select l.id from limiters l
+    where l.policy_id = (p_policy).id and l.wake_at is not null and l.wake_at <= p_now
+    order by l.wake_at limit p_most);
+  v_others bigint[];
+begin
+  v_others := v_timed_ids || _with_new_shares((p_policy).id, p_most);
+  if v_others <> '{}' then
+    v_ids := v_ids || array(select unnest(v_others) except select unnest(v_ids || p_locked));
+  end if;
+  if (p_policy).ahead_limiter_id <> all (v_ids || p_locked) and (case
+    when p_bounded then _waits_in_vain((p_policy).id, (p_policy).ahead_limiter_id, p_now)
+    else exists (select from partitions q where q.blocked_on = (p_policy).ahead_limiter_id) end) then
+    v_ids := v_ids || (p_policy).ahead_limiter_id;
+  end if;
+  return v_ids;
+end
+$$;
+
+-- Whether somebody waits for the ahead bound although there is room. The bound rises without a release, because a worker
+-- pool comes, or because jobs finish faster. So it is checked instead of announced: a freed row would have to be written
+-- under the limiter's lock, and a heartbeat waits for nobody.
+create or replace function _waits_in_vain(
+  p_policy_id int, p_limiter_id bigint, p_now timestamptz
+) returns boolean language plpgsql stable as $$
+begin
+  return exists (
+    select from limiters l
+    where l.id = p_limiter_id
+      and exists (select from partitions q where q.blocked_on = l.id)
+      and (_ahead_cap(l, p_now)
+        > l.in_flight + cardinality(_still_ending(l.ending))) is not false);
+end
+$$;
+
+-- Calls those who wait for these limiters, for a pass (see _next_in_line). It goes on with `p_most` of them, in fair order. The
+-- others are made ready: they wait for nothing but their turn.
+--
+--   p_looked_at   limiters
+--   called        all that were called
+--   chosen        those that the pass goes on with
+create or replace function _call(
+  p_policy policies, p_shard text, p_looked_at bigint[], p_most int, p_bounded boolean, p_now timestamptz,
+  out called claimed[], out chosen uuid[]
+) language plpgsql as $$
+begin
+  perform _refresh_keys(p_policy, p_looked_at, null, p_now);
+  called := (_next_in_line(p_policy, p_shard, _rooms_for_waiters(
+    array(select l from limiters l where l.id = any(p_looked_at)),
+    exists (select from overrides o where o.policy_id = (p_policy).id), p_bounded, p_now), p_most, p_now)).called;
+  chosen := array(select c.id from unnest(called) c);
+  if cardinality(called) > p_most then
+    chosen := array(
+      select c.id from unnest(called) c join partitions q on q.id = c.id
+      order by c.goes_first desc, q.fair_key, q.due_at limit p_most);
+    update partitions q set denied_until = '-infinity', blocked_on = null, denied_reason = null, looked_at = p_now
+    where q.id = any(array(select c.id from unnest(called) c where c.id <> all (chosen)));
+  end if;
+end
+$$;
+
+-- Locks the partitions that these limiters call, of those that wait for them: as many of each as it may have room for, in fair
+-- order, and at most `p_most`. It skips locked ones. Every tenth place of a limiter goes to the partition that has been in line
+-- for longest. That one's next job goes before others in its pass.
+--
+-- The danger: cheap jobs would use each token that a dearer one waits for. The cure: a shared throttle calls nobody behind the
+-- first one whose next job its tokens do not reach.
+--
+--   p_shard    call those of this shard alone; null: of any
+--   full_ids   limiters that have no room
+create or replace function _next_in_line(
+  p_policy policies, p_shard text, p_rooms room_before[], p_most int, p_now timestamptz,
+  out called claimed[], out full_ids bigint[]
+) language plpgsql as $$
+declare
+  v_room room_before;
+  v_places int;
+  v_longest int;
+  v_line claimed[];
+  v_one claimed;
+  v_reached int;
+  v_cost float8;   -- of the next jobs up to this one
+begin
+  called := '{}'; full_ids := '{}';
+  foreach v_room in array p_rooms loop
+    v_places := least(_room_for_waiters(v_room, (p_policy).fair_by_work), p_most);
+    if v_places = 0 then
+      full_ids := full_ids || v_room.id;
+      continue;
+    end if;
+    v_line := '{}';
+    v_longest := least(_places_by_wait(p_policy, v_room), v_places);
+    if v_longest > 0 then
+      v_line := array(
+        select _as_claimed(q, true) from partitions q
+        where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard) and q.in_line_since <= _long_since(p_now)
+        order by q.in_line_since limit v_longest
+        for no key update skip locked);
+    end if;
+    v_line := v_line || array(
+      select _as_claimed(q, false) from partitions q
+      where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard)
+        and (v_line = '{}' or q.id <> all (array(select c.id from unnest(v_line) c)))
+      order by q.fair_key, q.due_at limit v_places - cardinality(v_line)
+      for no key update skip locked);
+    if v_room.tokens is not null and v_room.breadth > 0 then
+      v_reached := 0; v_cost := 0;
+      foreach v_one in array v_line loop
+        v_cost := v_cost + (select q.head_cost from partitions q where q.id = v_one.id);
+        exit when not _lets_through(v_room.tokens, case when v_reached = 0 then v_room.capacity else 'Infinity' end, v_cost);
+        v_reached := v_reached + 1;
+      end loop;
+      v_line := v_line[:v_reached];
+    end if;
+    called := called || v_line;
+  end loop;
+end
+$$;
+
+-- How many waiters a limiter may have room for. The costs of their jobs decide how many a throttle lets go: this says how
+-- many to look at. If jobs count by their work, some more are called. A partition that is called alone would be ranked
+-- alone, and use all the room. These come on top of a real slot only: beside one that is reserved, they would be denied and
+-- called again without end.
+create or replace function _room_for_waiters(
+  l room_before, fair_by_work boolean
+) returns int language sql immutable as $$
+  select greatest(least(case
+    when (l).slots is not null then least((l).slots, 1000) - ((l).reserved_for is not null)::int
+      + case when fair_by_work and (l).slots > ((l).reserved_for is not null)::int then 10 else 0 end
+    when (l).breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
+    when (l).rate <= 0 then 0
+    else _waiters_reached((l).tokens) end, 1000), 0)::int;
+$$;
+
+-- How many of a limiter's next places go by wait, see _longest_first.
+create or replace function _places_by_wait(policy policies, l room_before) returns int language sql immutable as $$
+  select case when (l).slots < 2147483647 or (l).rate > 0 then _longest_first(
+    policy, (l).admitted, coalesce((l).slots, _waiters_reached((l).tokens))) else 0 end;
+$$;
+
+-- What these limiters have left at `p_now`, see _room_for_few.
+create or replace function _rooms_for_waiters(
+  p_limiters limiters[], p_is_overridden boolean, p_bounded boolean, p_now timestamptz
+) returns room_before[] language plpgsql stable as $$
+declare
+  v_limiter limiters;
+  v_rooms room_before[] := '{}';
+begin
+  foreach v_limiter in array p_limiters loop
+    v_rooms := v_rooms || _room_for_few(v_limiter, p_is_overridden, p_bounded,
+      case when v_limiter.kind = 'ahead' and p_bounded then _ahead_cap(v_limiter, p_now) end, p_now);
+  end loop;
+  return v_rooms;
+end
+$$;
+
+-- The places of staged jobs that are about to leave staging. If a worker pool requeues one, it gets its place again.
+create or replace function _places_of(p_candidates candidate[])
+returns place[] language sql stable as $$
+  select array(
+    select row(s.id, s.run_at, s.run_at_given, s.created_at, s.expires_at)::place
+    from staged_jobs s
+    where s.id = any(array(select c.staged_id from unnest(p_candidates) c where c.chosen)));
+$$;
+
+-- Says when somebody looks again at the waiters of these limiters, which the caller has locked, now that its pass has decided.
+-- That is at once if one has room, and somebody waits: those stand behind one that had no room elsewhere, or others have locked
+-- them. Or the room is news to the pass. Else it is at a time if that is known, or when there is a freed row. A shared throttle is
+-- looked at again when there are enough tokens for the first one's next job.
+--
+-- The danger: a tick whose `now` is not the clock's goes by other overrides: one that has not begun, or one that is over. The times
+-- that it writes would be too late for those who go by the clock, and it would delete the rows that tell of the turn. The cure: it
+-- leaves earlier times, and what says that there may be room.
+--
+-- Returns at how many nobody has to look at once.
+--
+--   p_decided   partitions that the pass has decided about
+--   p_bounded   false: the ahead bound is looked at again while somebody waits for it, and all else of it is left to bounded passes
+create or replace function _look_again(
+  p_policy policies, p_shard text, p_limiter_ids bigint[], p_decided uuid[], p_bounded boolean, p_now timestamptz
+) returns int language plpgsql as $$
+declare
+  -- read before the room is: what is freed later keeps its row
+  v_freed bigint[] := array(
+    select f.id from freed f where f.policy_id = (p_policy).id and f.limiter_id = any(p_limiter_ids));
+  v_room room_before;
+  v_first record;   -- in line
+  v_is_found boolean;
+  v_wake_at timestamptz;
+  v_left bigint[] := '{}';
+  v_passed_by int := 0;
+  v_is_overridden boolean := exists (select from overrides o where o.policy_id = (p_policy).id);
+  v_turns boolean := false;   -- an override does, between the clock and `p_now`
+begin
+  if v_is_overridden then
+    v_turns := exists (
+      select from overrides o
+      cross join lateral (select least(p_now, clock_timestamp()) as first, greatest(p_now, clock_timestamp()) as last) t
+      where o.policy_id = (p_policy).id
+        and ((o.from_at > t.first and o.from_at <= t.last) or (o.until_at > t.first and o.until_at <= t.last)));
+  end if;
+  foreach v_room in array _rooms_for_waiters(
+    array(select l from limiters l where l.id = any(p_limiter_ids)), v_is_overridden, p_bounded, p_now)
+  loop
+    if v_room.kind = 'ahead' and not p_bounded then
+      if exists (
+        select from partitions q
+        where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard) and q.id <> all (p_decided)) then
+        v_left := v_left || v_room.id;
+      end if;
+      continue;
+    end if;
+    v_is_found := false;
+    if v_room.tokens is not null and _places_by_wait(p_policy, v_room) > 0 then
+      select q.id, q.head_cost into v_first from partitions q
+      where q.blocked_on = v_room.id and q.in_line_since <= _long_since(p_now) order by q.in_line_since limit 1;
+      v_is_found := found;
+    end if;
+    if not v_is_found then
+      select q.id, q.head_cost into v_first from partitions q
+      where q.blocked_on = v_room.id order by q.fair_key, q.due_at limit 1;
+    end if;
+    if v_room.tokens is null then
+      v_wake_at := case when v_room.ending > 0 and v_first.id is not null then p_now + interval '10 milliseconds'
+        -- who begins to wait later does not ask again when the cap rises
+        else least(case when v_room.reserved_for is not null then v_room.reserved_until end, v_room.rises_at) end;
+      if v_first.id is not null and _room_for_waiters(v_room, false) > 0 then
+        v_left := v_left || v_room.id;
+      end if;
+    elsif v_room.breadth = 0 then
+      v_wake_at := null;   -- its partition has its own time
+      if exists (select from partitions q where q.blocked_on = v_room.id and q.id <> all (p_decided)) then
+        v_left := v_left || v_room.id;
+      end if;
+    else
+      v_wake_at := case when v_first.id is not null then _throttle_ready_at(
+        v_room.tokens, v_room.rate, v_room.per, v_room.capacity, v_room.spent, v_room.calendar, v_first.head_cost, p_now) end;
+      if v_wake_at <= p_now then   -- it is not for this pass to call it, or others have locked it
+        v_wake_at := p_now + interval '50 milliseconds';
+        v_passed_by := v_passed_by + 1;
+      end if;
+    end if;
+    if v_turns then
+      v_wake_at := least(v_wake_at, (select l.wake_at from limiters l where l.id = v_room.id));
+    end if;
+    update limiters l set wake_at = v_wake_at, fewest_pools = v_room.pools
+    where l.id = v_room.id and (l.wake_at is distinct from v_wake_at or l.fewest_pools is distinct from v_room.pools);
+  end loop;
+  delete from freed f where f.policy_id = (p_policy).id and f.id = any(v_freed) and not v_turns;
+  insert into freed (policy_id, limiter_id) select (p_policy).id, u.id from unnest(v_left) u (id);
+  return cardinality(p_limiter_ids) - cardinality(v_left) - v_passed_by;
+end
+$$;

@@ -1,0 +1,141 @@
+-- Worker pools, and the definitions that they have.
+
+-- A pool's heartbeat and its leases in one statement. `busy`: a sweep has something to do. Jobs are staged or in flight,
+-- activity waits to be folded, or a pool is silent or has ended lately.
+create or replace function _beat(
+  p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
+  p_policies text[], p_shards text[], p_ttl interval, p_bid boolean, p_clock_behind interval default '0'
+) returns table (
+  policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean, busy boolean
+) language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+#variable_conflict use_column
+begin
+  perform _worker_alive(p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after,
+    p_clock_behind);
+  return query
+  select l.*, exists (select from in_flight_jobs)
+    or exists (select from staged_jobs)
+    or exists (select from activity)
+    or exists (
+      select from workers w
+      where w.stale_at < clock_timestamp() and (w.ended or w.buried_at is null))
+  from _lease(p_pool_id, p_policies, p_shards, p_ttl, p_bid) l;
+end
+$$;
+
+-- Records a worker pool's heartbeat. For the time `p_stale_after`, the pool is alive and its slots count for the ahead
+-- bound. If the pool has more slots than before, the ahead bound rises, and this notifies the tick loops.
+--
+-- A heartbeat that comes later than half of that time restarts `unbroken_since`. The database may have been away, and
+-- then other pools were silent as well.
+create or replace function _worker_alive(
+  p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
+  p_clock_behind interval
+) returns void language sql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  with before as (
+    select from workers w
+    where w.pool_id = p_pool_id and w.stale_at > clock_timestamp() and w.slots >= p_slots and w.tasks @> p_tasks
+  )
+  select _notify(p.name) from policies p
+  where p_slots > 0 and not exists (select from before) and p.id = any(array(
+    select t.policy_id from policy_tasks t where t.task_identifier = any(p_tasks)));
+  insert into workers as w (pool_id, slots, tasks, host, pid, stale_after, stale_at, clock_behind)
+  values (p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, clock_timestamp() + p_stale_after, p_clock_behind)
+  on conflict (pool_id) do update set
+    slots = excluded.slots, tasks = excluded.tasks, heartbeat_at = clock_timestamp(),
+    stale_after = excluded.stale_after, stale_at = excluded.stale_at, buried_at = null, ended = false,
+    clock_behind = excluded.clock_behind,
+    unbroken_since = case when w.heartbeat_at + w.stale_after / 2 < clock_timestamp() then clock_timestamp()
+      else w.unbroken_since end;
+$$;
+
+-- Records which policies a worker pool's process has, so that two definitions of one version show, and nobody removes one.
+--
+--   p_definitions   { name: { "version", "hash" } }
+create or replace function _worker_declares(p_pool_id text, p_definitions jsonb)
+returns void language sql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  update workers w set definitions = p_definitions where w.pool_id = p_pool_id;
+$$;
+
+-- Records that a pool has ended. Its row stays for a while. A fetch that was under way may commit only now. It locks a
+-- job that nobody runs, and Graphile Worker would keep that lock for hours. A pool that leaves a job locked counts as
+-- dead once it is silent.
+create or replace function _worker_ended(p_pool_id text) returns void language sql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  update workers w
+  set slots = 0, stale_at = clock_timestamp(), buried_at = clock_timestamp(), ended = true
+  where w.pool_id = p_pool_id
+    and not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = p_pool_id);
+$$;
+
+-- Records that a pool is connected through a pooler in transaction mode.
+create or replace function _worker_pooled(p_pool_id text) returns void language sql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  update workers w set pooled = true where w.pool_id = p_pool_id;
+$$;
+
+-- The policies of a pool that go by a definition of a higher version than the pool's own. Either a deployment is being rolled
+-- back, or an old process has started again.
+create or replace function _newer_definitions(p_pool_id text)
+returns table (policy text, own_version int, in_force_version int) language sql stable
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  select p.name, (d.value ->> 'version')::int, p.version from workers w
+  cross join jsonb_each(w.definitions) d
+  join policies p on p.name = d.key
+  where w.pool_id = p_pool_id and p.version > (d.value ->> 'version')::int
+  order by p.name;
+$$;
+
+-- The policies of a pool that another live pool has in another definition of the same version.
+create or replace function _other_definitions(p_pool_id text) returns setof text language sql stable
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  select d.key from workers w
+  cross join jsonb_each(w.definitions) d
+  where w.pool_id = p_pool_id and exists (
+    select from workers x
+    where x.stale_at > clock_timestamp() and x.definitions #> array[d.key, 'version'] = d.value -> 'version'
+      and x.definitions #> array[d.key, 'hash'] <> d.value -> 'hash')
+  order by d.key;
+$$;
+
+-- Which of these tasks no live worker pool has. Their jobs are admitted, and then wait in Graphile Worker.
+create or replace function _tasks_without_worker(p_tasks text[])
+returns table (task text) language sql stable
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  select t.task from unnest(p_tasks) t (task)
+  where not exists (
+    select from workers w
+    where w.stale_at > clock_timestamp() and t.task = any (w.tasks))
+  order by 1;
+$$;
+
+-- Raises if a live worker pool has this policy; null: if any pool lives. Such a pool would go on, and find the policy or
+-- the schema gone. The message names up to five pools, and says when each counts as dead if it was killed.
+create or replace function _refuse_live_workers(p_verb text, p_policy text) returns void language plpgsql volatile as $$
+declare
+  v_pools text;
+  v_count int;
+begin
+  select string_agg(w.name, ', ') filter (where w.n <= 5), count(*) into v_pools, v_count
+  from (
+    select format('%s (process %s on %s, heartbeat %s s ago, dead in %s s if it was killed)', x.pool_id,
+        coalesce(x.pid::text, '?'), coalesce(x.host, '?'),
+        greatest(0, extract(epoch from clock_timestamp() - x.heartbeat_at)::int),
+        greatest(1, ceil(extract(epoch from x.stale_at - clock_timestamp()))::int)) as name,
+      row_number() over (order by x.pool_id) as n
+    from workers x
+    where x.stale_at > clock_timestamp() and not x.ended and (p_policy is null or x.definitions ? p_policy)) w;
+  if v_count > 0 then
+    raise exception 'dispatch_policy: %: live worker pools with %: %, expected none: %; %',
+      p_verb, coalesce('policy ' || quote_literal(p_policy), 'the preset'), v_count, v_pools,
+      case when p_policy is null
+        then 'stop them and wait until killed ones count as dead, or force it'
+        else 'take the policy out of their preset first' end
+      using errcode = 'DPUSE';
+  end if;
+end
+$$;

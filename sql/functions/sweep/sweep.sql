@@ -1,0 +1,249 @@
+-- Repairs.
+
+-- Puts the newest definition that a live worker pool has in force, for each policy of which another one is: the last pool of a
+-- newer one is gone. So a deployment that was rolled back goes by its own limits. A policy also gets its tasks back from one
+-- that no live pool has any more, as when a rename is rolled back. Without a live pool, all stays as it is.
+--
+-- Returns what has changed. The pools that have the definition are notified, and work the limits out again.
+--
+-- The danger: after the database was away, the pools of the newer definition are silent for a moment, and limits would change
+-- to and fro. The cure: while any pool is silent, nothing changes. _sweep_workers buries it first.
+create or replace function _sweep_definitions()
+returns table (policy text, version int, version_before int) language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+set lock_timeout = '2s'
+as $$
+#variable_conflict use_column
+declare
+  v_policy policies;
+  v_live text;
+begin
+  if exists (
+      select from workers w
+      where w.stale_at <= clock_timestamp() and w.buried_at is null and not w.ended)
+    or not exists (
+      select from policies p where _is_behind(p)) then
+    return;
+  end if;
+  perform _lock_turn(0, 'declare');
+  for v_policy in
+    select p.* from policies p where _is_behind(p) order by p.id
+  loop
+    perform _put_in_force(
+      v_policy, _newest_live(v_policy), clock_timestamp());
+    perform pg_notify('dispatch_policy', json_build_object(
+      'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', v_policy.name, 'redefined', true)::text);
+    return query select p.name, p.version, v_policy.version from policies p
+    where p.id = v_policy.id;
+  end loop;
+end
+$$;
+
+-- A page of the jobs in flight of these policies: whose slots nobody will free.
+--
+--   p_after      the page begins behind this job
+--   next_after   where the next page begins; 0: at the first job again
+--   known        the policies that have a job on this page
+--   lost         json array, see _lost_slots
+--   ours         jobs that run in worker pools which are known
+--   foreign_ids  jobs that run in others
+create or replace function _look_for_lost(
+  p_policies text[], p_after bigint, p_limit int, out next_after bigint, out known text[], out lost json,
+  out ours bigint[], out foreign_ids bigint[]
+) language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+as $$
+declare
+  v_page bigint[] := array(
+    select f.job_id from in_flight_jobs f
+    where f.job_id > p_after and f.policy_id in (
+      select p.id from policies p where p.name = any(p_policies))
+    order by f.job_id limit p_limit);
+begin
+  next_after := case when cardinality(v_page) = p_limit then v_page[p_limit] else 0 end;
+  known := array(
+    select distinct p.name from in_flight_jobs f
+    join policies p on p.id = f.policy_id where f.job_id = any(v_page));
+  lost := (
+    select coalesce(json_agg(json_build_object(
+      'job', l.job_id::text, 'admission', l.admission::text, 'attempt', l.attempt, 'ok', l.ok, 'retry', l.retry,
+      'policy', p.name)), '[]')
+    from _lost_slots(v_page) l
+    join policies p on p.id = l.policy_id);
+  select coalesce(array_agg(j.id) filter (where w.pool_id is not null), '{}'),
+    coalesce(array_agg(j.id) filter (where w.pool_id is null), '{}')
+  into ours, foreign_ids
+  from :GRAPHILE_WORKER_SCHEMA.jobs j
+  left join workers w on w.pool_id = j.locked_by
+  where j.id = any(v_page) and j.locked_at is not null;
+end
+$$;
+
+-- Frees lost slots. Returns those it could not free yet; see _release, which also describes `p_jobs`. Each has its
+-- policy's name besides, and "elsewhere": it was seen to run in a worker without this package. Those are counted.
+create or replace function _release_lost(p_jobs json, out left_ids bigint[]) language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+as $$
+begin
+  left_ids := (select r.left_ids from _release(p_jobs, null) r);
+  insert into ended_elsewhere as e (policy_id, jobs, last_at)
+  select p.id, count(*), clock_timestamp()
+  from json_to_recordset(p_jobs) j (job bigint, policy text, elsewhere boolean)
+  join policies p on p.name = j.policy
+  where j.elsewhere and j.job <> all (left_ids)
+  group by p.id order by p.id
+  on conflict (policy_id) do update set jobs = e.jobs + excluded.jobs, last_at = excluded.last_at;
+end
+$$;
+
+-- Jobs that have run for longer than their policy's slot_timeout: the caller frees their slots. A job that waits in
+-- Graphile Worker does not run. One that waits in a worker's local queue counts as running from its fetch. When it starts,
+-- its start is recorded, and it checks whether it still has its slot.
+--
+-- If the database's clock steps an hour ahead, every job looks overdue, and its successor would run beside it. So the time
+-- counts only while the heartbeats of the job's worker pool are unbroken, which a step breaks. A silent pool's jobs are
+-- left to _sweep_workers. A pool without heartbeats does not have this package: its jobs count from their fetch.
+--
+-- By then the slot may belong to a later attempt, or to the next job of the key in the same row. So admission and attempt
+-- are returned, and the release names them.
+create or replace function _sweep_overdue()
+returns table (job_id bigint, admission bigint, attempt int) language sql stable
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  select f.job_id, f.admission, coalesce(f.attempt, 0)::int
+  from policies p
+  join in_flight_jobs f on f.policy_id = p.id
+  join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id
+  left join workers w on w.pool_id = j.locked_by
+  where p.slot_timeout is not null
+    and greatest(j.locked_at + coalesce(w.clock_behind, '0'), f.started_at, w.unbroken_since)
+      < clock_timestamp() - make_interval(secs => p.slot_timeout)
+    and (w.heartbeat_at + w.stale_after / 2 < clock_timestamp()) is not true;
+$$;
+
+-- Drops jobs that have expired in partitions that no pass looks at: paused ones, held ones, and those that wait for a
+-- limiter. At most 1,000, those that expired first; returns how many.
+create or replace function _sweep_expired(p_now timestamptz) returns int language plpgsql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+set lock_timeout = '5s' as $$
+declare
+  v_ids bigint[] := array(
+    select s.id from staged_jobs s
+    where s.expires_at <= p_now order by s.expires_at limit 1000 for update skip locked);
+begin
+  perform _drop_expired(v_ids);
+  return cardinality(v_ids);
+end
+$$;
+
+-- The longest time that a job is quarantined that was refused so many times, plus a minute.
+create or replace function _longest_quarantine(p_failures int) returns interval
+language sql immutable as $$
+  select _quarantine_for(p_failures) + interval '1 minute';
+$$;
+
+-- Fails a parked job for good if a newer job of its key has replaced it, and that one left staging without being
+-- admitted. For example, a full backlog dropped it. Nothing else would ever run or end the parked one. If another session
+-- has its row locked, it waits for another sweep. Returns how many failed for good.
+--
+-- An application that adds a job of such a key waits until this commits. So it is 200 jobs at most, drawn by lot, and 20
+-- waits for locks of 5 ms.
+create or replace function _sweep_replaced() returns int language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+set lock_timeout = '5ms'
+as $$
+declare
+  v_key text;
+  v_jobs int := 0;
+  v_waits int := 0;
+begin
+  delete from replaced_jobs r
+  where r.job_id = any(array(
+    select x.job_id from replaced_jobs x
+    where not exists (
+      select from :GRAPHILE_WORKER_SCHEMA.jobs j
+      where j.id = x.job_id and j.run_at = 'infinity' and j.attempts < j.max_attempts)
+    for update skip locked));
+  for v_key in
+    select c.key from (
+      select j.key from replaced_jobs r
+      cross join lateral (
+        select x.key from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = r.job_id and x.key is not null limit 1) j
+      where not exists (select from staged_jobs s where s.job_key = j.key)
+      order by random() limit 200
+    ) c
+  loop
+    begin
+      v_jobs := v_jobs + _give_up_replaced(array[v_key]);
+    exception when lock_not_available then
+      v_waits := v_waits + 1;
+    end;
+    exit when v_waits >= 20;
+  end loop;
+  return v_jobs;
+end
+$$;
+
+-- Lowers times to now that a clock left too far ahead, if no pass would correct them. It skips locked rows: the next sweep
+-- comes to them. (_sweep_workers does so for pools, and _lease for leases.)
+create or replace function _sweep_clock(p_now timestamptz) returns void language sql volatile
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+as $$
+  -- one whose time is an hour ahead would come after all others for an hour
+  update partitions q
+  set looked_at = p_now, fair_key = _fair_key(
+    p, _decayed(q.decayed_admits, q.decayed_at, p.half_life, p_now), q.mean_work, q.weight, p_now)
+  from policies p
+  where p.id = q.policy_id and q.id = any(array(
+    select x.id from partitions x
+    where (x.blocked_on is not null or x.ready) and x.looked_at > p_now + interval '1 second'
+    order by x.id limit 10000 for no key update skip locked));
+  update partitions q set breaker_until = p_now
+  where q.id = any(array(
+    select x.id from partitions x
+    join policies p on p.id = x.policy_id
+    where x.breaker_until > '-infinity' and x.breaker_until > p_now + make_interval(secs => p.breaker_cooldown) + interval '1 second' order by x.id
+    for no key update of x skip locked));
+  -- an override that began or ended by that clock does so again, and waiters would not be woken
+  update overrides o
+  set announced_to = null, announce_at = _turns_at(o, p_now)
+  where o.id = any(array(
+    select x.id from overrides x
+    where not x.taken_back and ((x.from_at > p_now and x.announce_at > x.from_at)
+      or (x.from_at <= p_now and x.until_at > p_now and x.announce_at > x.until_at))
+    order by x.id for update skip locked));
+  update staged_jobs s set retry_at = p_now
+  where s.ctid = any(array(
+    select x.ctid from partitions q
+    cross join lateral (   -- one look at the index for each partition
+      select y.ctid, y.id from staged_jobs y
+      where y.partition_id = q.id and not y.due order by coalesce(y.retry_at, y.run_at) limit 1
+    ) e
+    join staged_jobs x on x.id = e.id
+    where q.due_at > p_now + interval '1 minute' and q.due_at < 'infinity' and x.retry_at < 'infinity'
+      and x.retry_at > p_now + _longest_quarantine(x.failures)
+    for update of x skip locked));
+  update keyless_jobs k set retry_at = p_now
+  where k.staged_id = any(array(
+    select x.staged_id from keyless_jobs x
+    where x.retry_at > p_now + _longest_quarantine(x.failures) and x.retry_at < 'infinity'
+    for update skip locked));
+  update in_flight_jobs f set missing_since = p_now
+  where f.job_id = any(array(
+    select x.job_id from in_flight_jobs x
+    where x.missing_since > p_now + interval '1 second' for update skip locked));
+  -- a key would be remembered for as much longer
+  update unique_ends e set ended_at = p_now
+  where e.staged_id = any(array(
+    select x.staged_id from policies p
+    cross join lateral (
+      select y.staged_id from unique_ends y
+      where y.policy_id = p.id and y.ended_at > p_now + interval '1 second' limit 10000 for update skip locked
+    ) x));
+  update unique_keys k set look_at = p_now
+  where (k.policy_id, k.job_key) in (
+    select x.policy_id, x.job_key from unique_keys x
+    where x.look_at > p_now + (
+      select make_interval(secs => max(greatest(p.unique_for, 60))) from policies p
+      where p.unique_for is not null) + interval '1 minute'
+    order by x.look_at limit 10000 for update skip locked);
+$$;
