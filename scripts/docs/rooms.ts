@@ -1,5 +1,6 @@
 // How the SQL functions lie: rooms, their chapters, who calls whom, and who writes which table.
 import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
 import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 import { rows } from "./table.ts";
 
@@ -45,7 +46,7 @@ export function sqlFunctions(): readonly SqlFunction[] {
         .replace(/:GRAPHILE_WORKER_SCHEMA\.\w+/g, "")
         .replace(/'(?:[^']|'')*'/g, "''"),
       file: file.name,
-      room: file.name.split("/")[0]!,
+      room: path.dirname(file.name),
     })),
   );
 }
@@ -56,7 +57,9 @@ export function callsOf(functions: readonly SqlFunction[]): ReadonlyMap<SqlFunct
   return new Map(
     functions.map((it) => {
       const body = it.code.slice(it.code.indexOf("("));
-      const named = [...body.matchAll(/\b(\w+)\s*\(|(?<=sfunc = )(\w+)/g)].map((m) => m[1] ?? m[2]!);
+      const named = [...body.matchAll(/\b(\w+)\s*\(|(?<=sfunc = )(\w+)/g)].map(
+        (m) => m[1] ?? (m[2] as string),
+      );
       return [it, [...new Set(named)].filter((name) => names.has(name) && name !== it.name)];
     }),
   );
@@ -78,7 +81,7 @@ export function writersOf(
 /** The tables of the first migration. */
 export function tables(): readonly string[] {
   return sqlFiles("migrations").flatMap(({ text }) =>
-    [...text.matchAll(/^create (?:unlogged )?table (\w+)/gm)].map(([, name]) => name!),
+    [...text.matchAll(/^create (?:unlogged )?table (\w+)/gm)].map(([, name]) => name as string),
   );
 }
 
@@ -108,7 +111,7 @@ export function chaptersTable(): string {
   return Object.entries(ROOMS)
     .map(([room, what]) => {
       const own = files.filter(({ name }) => name.startsWith(`${room}/`));
-      return `### ${room}\n\n${what[0]!.toUpperCase()}${what.slice(1)}.\n\n${rows(["chapter", "about", "entered by"], own.map(chapter))}`;
+      return `### ${room}\n\n${what.charAt(0).toUpperCase()}${what.slice(1)}.\n\n${rows(["chapter", "about", "entered by"], own.map(chapter))}`;
     })
     .join("\n\n");
 }

@@ -89,6 +89,8 @@ comment on column policies.load_kept_for is
   'For how many seconds its load is kept; null: it is not recorded.';
 comment on column policies.history_kept_for is
   'For how many seconds the history of its jobs is kept; null: it has none.';
+comment on column policies.recorded is 'Whether all that happens to its jobs is recorded: generated.';
+comment on column policies.watched is 'Whether somebody has to know how its jobs end: generated.';
 comment on column policies.declared_enabled is
   'Option enabled, of the policy and of the preset.';
 comment on column policies.operator_enabled is
@@ -110,6 +112,9 @@ comment on column policies.unstaged_at is
 comment on column policies.crontab_ticked_at is
   'When the crontab''s tick last ticked it; -infinity: never.';
 
+comment on column policies.ended_elsewhere is
+  'How many of its jobs ended in workers without this package, so that looks had to free their slots.';
+comment on column policies.ended_elsewhere_at is 'When the last of them was found; null: none was.';
 comment on table definitions is
   'A definition of a policy that a process has declared: the one in force, and others. _record_definition writes it, and deletes others that no worker pool has a day after their declaration. _put_in_force puts one in force.';
 comment on column definitions.policy_id is 'Number of the policy.';
@@ -122,14 +127,14 @@ comment on column definitions.declared_at is
   'When the process named here declared it. Of the one in force: the process that put it in force. Of another one: the last.';
 comment on column definitions.host is 'Name of that process''s machine. Null: not known.';
 comment on column definitions.pid is 'Id of that process on the machine.';
-comment on table pause_of_all is
-  'The pause of all policies, at most one row. A policy that is declared while it lasts begins paused. The others have it in their own columns.';
-comment on column pause_of_all.one is 'True: there is one row.';
-comment on column pause_of_all.until_at is 'Its end; infinity: until resume.';
-comment on column pause_of_all.set_at is 'When it began.';
-comment on column pause_of_all.set_by is 'Who paused them.';
-comment on column pause_of_all.reason is 'Why they did.';
-
+comment on table all_policies is
+  'What concerns all policies, also those that are declared later: their pause, and what sweeps have repaired. One row.';
+comment on column all_policies.one is 'True: there is one row.';
+comment on column all_policies.paused_until is 'End of the pause of all; infinity: until resume; -infinity: they are not paused.';
+comment on column all_policies.paused_by is 'Who paused them.';
+comment on column all_policies.pause_reason is 'Why they did.';
+comment on column all_policies.repaired is
+  'What sweeps have repaired since the schema was made: a count by kind, as utils.sweep() names it.';
 comment on table turns is
   'Rows to be locked, so that one session at a time does a step. Any user may take an advisory lock, and an operator''s open transaction locks a policy''s row: so there are these. Rows are made when a policy is declared. Nothing in them changes but busy.';
 comment on column turns.policy_id is 'The policy; 0 for the step declare.';
@@ -441,12 +446,6 @@ comment on column resolutions.definition_hash is
 comment on column resolutions.after is
   'Id of the last partition that is done; null: none is.';
 
-comment on table ended_elsewhere is
-  'How many jobs of a policy ended in workers without this package, so that looks had to free their slots.';
-comment on column ended_elsewhere.policy_id is 'The policy.';
-comment on column ended_elsewhere.jobs is 'Since the policy was declared first.';
-comment on column ended_elsewhere.last_at is 'When the last of them was found.';
-
 comment on table copied_jobs is
   'Jobs of Graphile Worker that were added past their policy and of which a copy is staged. If a process is killed before the original completes, the row prevents a second copy.';
 comment on column copied_jobs.job_id is 'The original''s id.';
@@ -465,30 +464,29 @@ comment on column pending.id is 'Order of insertion.';
 comment on column pending.policy is 'Name of the policy.';
 comment on column pending.jobs is 'Jobs that came; negative: jobs that left staging.';
 
-comment on table drops is
-  'Dropped jobs that the next tick counts with their partitions and emits as the event dispatchPolicy:drop, or dispatchPolicy:expire.';
-comment on column drops.id is 'Order of insertion.';
-comment on column drops.policy is 'Name of the policy.';
-comment on column drops.partition_id is 'The partition; null: it was not worked out yet.';
-comment on column drops.key is 'The partition''s key.';
-comment on column drops.reason is
-  'max_pending: the backlog was full. busy: whenBusy is skip, and the gates denied the jobs. expired: they were not admitted in time. unique: their keys are remembered (uniqueFor).';
-comment on column drops.jobs is 'How many jobs.';
-
 comment on table unique_keys is
   'Job keys of policies with uniqueFor. One producer at a time has a key''s row locked, and decides whether its job is dropped.';
 comment on column unique_keys.policy_id is 'The policy.';
 comment on column unique_keys.job_key is 'The key.';
 comment on column unique_keys.staged_id is
-  'The last job of the key. If it has a row in unique_ends, it has completed. Null: none was staged.';
+  'The last job of the key. Null: none was staged.';
+comment on column unique_keys.ended_at is
+  'When that job completed, as far as its event was read. Null: it has not, or an event says so.';
 comment on column unique_keys.look_at is
   'When a sweep looks whether the row is still needed.';
 
-comment on table unique_ends is
-  'Jobs that have completed, and were the last of their key as far as the release saw. A newer one may have been staged meanwhile: unique_keys has the last word.';
-comment on column unique_ends.staged_id is 'The job.';
-comment on column unique_ends.policy_id is 'Its policy.';
-comment on column unique_ends.ended_at is 'When it was released.';
+comment on table events is
+  'What happened to jobs and partitions of policies that somebody watches, and which jobs were dropped. Whoever ticks or sweeps reads the rows, applies them, and deletes them.';
+comment on column events.id is 'Order of insertion. What concerns one job is in order, unless it moves to another policy.';
+comment on column events.policy_id is 'The policy.';
+comment on column events.at is 'When it happened.';
+comment on column events.kind is
+  'admitted, left (staging, without an admission), ended (a release), completed (a success without a slot, or one whose key is locked), moved (it goes on under another id), waits (what a pass decided about partitions), stopped, came (how many jobs a partition got), dropped (how many it lost), elsewhere (how many ended in workers without this package).';
+comment on column events.staged_id is 'The job, by its staged id; null: of no single job, or not known.';
+comment on column events.job_id is 'The job, by Graphile Worker''s id; null: as above.';
+comment on column events.partition_id is 'The partition; null: none, or all of the policy.';
+comment on column events.facts is
+  'What else there is to say, by kind: see sql/functions/names/events.sql.';
 
 comment on table freed is
   'Freed rows: this limiter may have room. A row stays until its limiter is full, nobody waits for it, or its wake_at is set. Otherwise room would be left, and nobody would look. The function _look_again deletes it.';
@@ -638,8 +636,6 @@ comment on column activity.lags is
   'Of each released run whose lag is known: seconds from its admission to its start.';
 comment on column activity.runs is
   'Of each released run whose duration is known: seconds.';
-comment on column activity.load is
-  'What that was for each partition, if the policy records its load. Sweeps fold it into load.';
 comment on column activity.caps is
   'Caps of adaptive limiters that changed. Sweeps fold them into caps.';
 comment on type cap_change is 'A cap that changed when an adaptive limiter was fed the end of a job.';
@@ -648,17 +644,6 @@ comment on column cap_change.gate is 'Name of the gate.';
 comment on column cap_change.scope_key is 'What it counts over, as in limiters.';
 comment on column cap_change.at is 'When it changed.';
 comment on column cap_change.cap is 'The new cap.';
-comment on type load_change is
-  'What happened to the jobs of a partition in a second, for the load of its policy.';
-comment on column load_change.policy_id is 'Number of the policy.';
-comment on column load_change.partition_id is 'The partition.';
-comment on column load_change.at is
-  'When it happened. For jobs that came: when they were due, the first of those that were added together.';
-comment on column load_change.came is 'Jobs that came into staging, retries among them.';
-comment on column load_change.cost is 'Tokens that these take together.';
-comment on column load_change.admitted is 'Jobs that were admitted.';
-comment on column load_change.ended is 'Runs that ended and whose duration is known.';
-comment on column load_change.run_seconds is 'How long these took together.';
 comment on table minutes is
   'What each policy did in each minute, and in all: the row of the minute -infinity. Sweeps write it from activity, and delete rows of minutes older than metricsRetention.';
 comment on column minutes.policy_id is 'Number of the policy.';
@@ -784,31 +769,6 @@ comment on column place.added_at is
   'When it was staged.';
 comment on column place.expires_at is
   'From when on it must not be admitted.';
-comment on type past is
-  'A staged job that is about to leave staging, for its history.';
-comment on column past.staged_id is
-  'Its id.';
-comment on column past.policy_id is
-  'Number of the policy.';
-comment on column past.partition_id is
-  'Its partition.';
-comment on column past.partition is
-  'Key of the partition.';
-comment on column past.task_identifier is
-  'Its task.';
-comment on column past.job_key is
-  'Its job key.';
-comment on column past.job_id is
-  'Of a parked job: Graphile Worker''s id.';
-comment on column past.added_at is
-  'When it was added; null: it is parked.';
-comment on column past.due_at is
-  'When it is due; null: it is parked.';
-comment on column past.since is
-  'When it came into staging: it was added, or parked.';
-comment on column past.ready_at is
-  'From when it waited for its gates: when it was in staging, and due.';
-comment on column past.trace_id is 'The trace in which it was added; null: none is known.';
 comment on table groups is
   'A job group that is open: jobs that were added in one call, and the callback that is added when all have ended for good.';
 comment on column groups.id is 'Its number. The callback''s payload has it.';
@@ -833,17 +793,6 @@ comment on column group_jobs.staged_id is
 comment on column group_jobs.group_id is 'Its group.';
 comment on column group_jobs.job_id is
   'Graphile Worker''s id, once the job has left its slot without an end, or if it is there past its policy; null: not known.';
-comment on table group_ends is
-  'Jobs of a group that have ended, and that nobody has added up yet. Whoever ends a job appends, and then adds up. If the group''s row stays locked meanwhile, the row waits for the next end or for a sweep.';
-comment on column group_ends.id is 'Order of insertion.';
-comment on column group_ends.group_id is 'The group.';
-comment on column group_ends.outcome is 'How they ended, as in the history.';
-comment on column group_ends.jobs is 'How many.';
-
-comment on table repairs is
-  'What sweeps have repaired since the schema was made. Each sweep that repairs something adds to it.';
-comment on column repairs.kind is 'What was repaired, as utils.sweep() names it.';
-comment on column repairs.repaired is 'How many.';
 comment on type candidate is
   'A due job of a claimed partition, and whether the pass chose it. Candidates are read without a lock, so _add_admitted compares ct and staged_id under one.';
 comment on column candidate.vt is 'Its virtual time.';

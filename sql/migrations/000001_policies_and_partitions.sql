@@ -42,6 +42,9 @@ create table policies (
   job_order text check (job_order in ('strict', 'deadline')),
   load_kept_for float8 check (load_kept_for > 0 and load_kept_for < 'Infinity'),
   history_kept_for float8 check (history_kept_for > 0 and history_kept_for < 'Infinity'),
+  recorded boolean not null generated always as (history_kept_for is not null or load_kept_for is not null) stored,
+  watched boolean not null generated always as (
+    history_kept_for is not null or load_kept_for is not null or unique_for is not null) stored,
   declared_enabled boolean not null default true,
   operator_enabled boolean,
   enabled boolean not null generated always as (coalesce(operator_enabled, declared_enabled)) stored,
@@ -54,22 +57,26 @@ create table policies (
   keyed_scopes boolean not null generated always as (definition @? '$.gates[*] ? (@.scope == "key")') stored,
   unstaged_at timestamptz not null default '-infinity',
   crontab_ticked_at timestamptz not null default '-infinity',
+  ended_elsewhere bigint not null default 0,
+  ended_elsewhere_at timestamptz,
   check (ahead is null or ahead_seconds is null),
   check ((when_busy = 'delay') = (busy_delay is not null)),
   check (unique_for is null or retries <> 'bypass')
 );
 
-create table pause_of_all (
+-- What concerns all policies, also those to come: one row.
+create table all_policies (
   one boolean primary key default true check (one),
-  until_at timestamptz not null,
-  set_at timestamptz not null default clock_timestamp(),
-  set_by text,
-  reason text
+  paused_until timestamptz not null default '-infinity',
+  paused_by text,
+  pause_reason text,
+  repaired jsonb not null default '{}'
 );
+insert into all_policies default values;
 
 create table turns (
   policy_id int not null,
-  step text not null check (step in ('route', 'admit', 'limits', 'adopt', 'pending', 'declare')),
+  step text not null check (step in ('route', 'admit', 'limits', 'adopt', 'events', 'pending', 'declare')),
   place int not null default 0,
   busy jsonb not null default '{}',
   primary key (policy_id, step, place)
@@ -385,12 +392,6 @@ create table resolutions (
   after uuid
 );
 
-create table ended_elsewhere (
-  policy_id int primary key,
-  jobs bigint not null,
-  last_at timestamptz not null
-);
-
 create table copied_jobs (
   job_id bigint primary key,
   revision int not null,
@@ -409,33 +410,33 @@ create table pending (
   primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-create table drops (
+-- What happened, for those who read it. Passes, releases, verbs and adds append to it, and wait for nobody.
+create table events (
   id bigint generated always as identity,
-  policy text not null,
+  policy_id int not null,
+  at timestamptz not null default clock_timestamp(),
+  kind text not null
+    check (kind in ('admitted', 'left', 'ended', 'completed', 'moved', 'waits', 'stopped', 'came', 'dropped',
+      'elsewhere')),
+  staged_id bigint,
+  job_id bigint,
   partition_id uuid,
-  key text,
-  reason text not null check (reason in ('max_pending', 'busy', 'expired', 'unique')),
-  jobs int not null,
-  primary key (policy, id)
+  facts jsonb not null default '{}',
+  primary key (policy_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+create index events_by_job on events (staged_id)
+  where staged_id is not null;
 
 create table unique_keys (
   policy_id int not null,
   job_key text not null,
   staged_id bigint,
+  ended_at timestamptz,
   look_at timestamptz not null,
   primary key (policy_id, job_key)
 ) with (fillfactor = 70);
 create index unique_keys_by_job on unique_keys (staged_id);
 create index unique_keys_to_look_at on unique_keys (look_at);
-
--- Releases append to it, and wait for no producer.
-create table unique_ends (
-  staged_id bigint primary key,
-  policy_id int not null,
-  ended_at timestamptz not null
-);
-create index unique_ends_by_time on unique_ends (policy_id, ended_at);
 
 create table freed (
   id bigint generated always as identity,
@@ -524,17 +525,6 @@ create index audit_for_collection on audit (at);
 create index audit_by_limit on audit (policy, gate, (coalesce(scope_key, '')), id);
 create index audit_of_removals on audit (policy, id) where verb = 'remove_policy';
 
-create type load_change as (
-  policy_id int,
-  partition_id uuid,
-  at timestamptz,
-  came int,
-  cost float8,
-  admitted int,
-  ended int,
-  run_seconds float8
-);
-
 create type cap_change as (
   policy_id int,
   gate text,
@@ -565,7 +555,6 @@ create table activity (
   waits real[] not null default '{}',
   lags real[] not null default '{}',
   runs real[] not null default '{}',
-  load load_change[] not null default '{}',
   caps cap_change[] not null default '{}'
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 alter table activity
@@ -669,14 +658,6 @@ create table stop_times (
   primary key (policy_id, partition_id, until_at, id)
 );
 
-create type past as (
-  staged_id bigint, policy_id int, partition_id uuid, partition text, task_identifier text, job_key text, job_id bigint,
-  added_at timestamptz, due_at timestamptz,
-  since timestamptz,
-  ready_at timestamptz,
-  trace_id text
-);
-
 -- Job groups that are open. A group's row is locked by whoever adds up what has ended of it, and by nobody else.
 create table groups (
   id bigint generated always as identity primary key,
@@ -702,19 +683,6 @@ create table group_jobs (
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 create index group_jobs_by_job on group_jobs (job_id) where job_id is not null;
 create index group_jobs_by_group on group_jobs (group_id, staged_id);
-
-create table group_ends (
-  id bigint generated always as identity,
-  group_id bigint not null,
-  outcome text not null check (outcome in ('succeeded', 'failed', 'removed', 'dropped', 'replaced', 'gone')),
-  jobs int not null,
-  primary key (group_id, id)
-) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-
-create table repairs (
-  kind text primary key,
-  repaired bigint not null
-);
 
 create type candidate as (
   ct tid,

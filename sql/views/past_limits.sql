@@ -1,7 +1,7 @@
 -- Limits that operators set and that are over, with what ended them, as the audit has it. Sweeps delete audit rows older than
 -- `keepAuditFor`, so limits that were set before that are not here.
 --
--- Which calls end a limit is the rule of _end_overrides and _hold_key. To read those that were set last, order by id: then
+-- Which calls end a limit is the rule of _end_overrides and hold. To read those that were set last, order by id: then
 -- it looks only at the calls after each, and for its key.
 create or replace view :DISPATCH_POLICY_SCHEMA.past_limits as
 select a.id, a.policy, a.gate, a.scope_key as key, a.detail -> 'where' as "where",

@@ -19,9 +19,7 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
     where w.stale_at > statement_timestamp() and (w.definitions #>> array[p.name, 'version'])::int = p.version)
     as live_definitions,
   exists (select from resolutions r where r.policy = p.name) as resolving,
-  coalesce((select least(e.jobs, 2147483647) from ended_elsewhere e where e.policy_id = p.id), 0)::int
-    as ended_elsewhere,
-  (select e.last_at from ended_elsewhere e where e.policy_id = p.id) as ended_elsewhere_at,
+  least(p.ended_elsewhere, 2147483647)::int as ended_elsewhere, p.ended_elsewhere_at,
   p.paused_with_all and p.paused_until > statement_timestamp() as paused_with_all,
   array(
     select distinct x.name from policy_tasks t

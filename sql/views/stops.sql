@@ -1,8 +1,8 @@
 -- What stops jobs by name, in force now: pauses of all policies, of a policy and of a partition, holds, and open breakers.
 create or replace view :DISPATCH_POLICY_SCHEMA.stops as
-select null::text as policy, null::text as partition, 'pause' as kind, nullif(a.until_at, 'infinity') as until,
-  a.set_by as by, a.reason, true as seen
-from pause_of_all a where a.until_at > statement_timestamp()
+select null::text as policy, null::text as partition, 'pause' as kind, nullif(a.paused_until, 'infinity') as until,
+  a.paused_by as by, a.pause_reason as reason, true as seen
+from all_policies a where a.paused_until > statement_timestamp()
 union all
 select p.name, null, 'pause', nullif(p.paused_until, 'infinity'), p.paused_by, p.pause_reason, true
 from policies p where p.paused_until > statement_timestamp()

@@ -87,7 +87,9 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
   }
   // its definition needed JavaScript before, or the jobs were another policy's
   if (policy && !isKeyed && admission?.to_key) keyed = await keyJobs(context, policy);
-  const drops = admission?.to_tell ? await consumeDrops(context, request.policy) : [];
+  const { drops, more: unread } = admission?.to_tell
+    ? await consumeEvents(context, request.policy)
+    : { drops: [], more: false };
   const mixed = admission?.to_tell ? await mixedKeys(context, request.policy) : [];
   const saturated = admission?.saturated ?? null;
   const busy = admission === null || routed < 0;
@@ -105,7 +107,7 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     saturated,
     busy,
     full,
-    more: busy || keyed > 0 || full || (saturated === null && isDue),
+    more: busy || keyed > 0 || full || unread || (saturated === null && isDue),
     routed: routed !== 0,
     progress:
       keyed > 0 ||
@@ -127,8 +129,21 @@ function hasMoved({ claimed, served, admitted, quarantined, denied }: Admission,
   return claimed >= most || served + admitted + quarantined > 0 || Object.keys(denied).length > 0;
 }
 
-function consumeDrops({ withPgClient, engine }: TickContext, name: string): Promise<Drop[]> {
-  return withPgClient((client) => engine.consumeDrops(client, name));
+/** An error here says nothing of the pass, which is committed. The next tick reads the same again. */
+async function consumeEvents(
+  { withPgClient, engine, logger }: TickContext,
+  policy: string,
+): Promise<{ drops: readonly Drop[]; more: boolean }> {
+  try {
+    return await withPgClient((client) => engine.consumeEvents(client, policy, true));
+  } catch (error) {
+    logger.warn(
+      `Policy "${policy}": what happened to its jobs could not be read, so its history, its job groups and its counts are late: ` +
+        errorText(error),
+      { error, policy },
+    );
+    return { drops: [], more: false };
+  }
 }
 
 function jobsOf(drops: readonly Drop[]): number {

@@ -85,16 +85,18 @@ export function releasing({ internal, first }: Statements) {
     /**
      * Releases jobs. `left_ids` are the jobs to be tried again. `may_end` says how many of a worker pool's jobs may end
      * before the next release, because the workers have enough to do. Null: no partition waits. With `passesOn`, the slots
-     * of a few jobs go to the next ones at once: `passed_on` says how many went so.
+     * of a few jobs go to the next ones at once: `passed_on` says how many went so. `is_to_tell`: a tick loop has to read how these
+     * ended.
      */
     release: (client: Queryable, jobs: readonly FinishedJob[], { passesOn = false } = {}) =>
       first<{
         left_ids: string[];
         may_end: number | null;
         passed_on: PassedOn[] | null;
+        is_to_tell: boolean | null;
       }>(
         client,
-        `select left_ids, may_end, passed_on, case when is_recorded then null else ${COMMITS_AT_EASE} end
+        `select left_ids, may_end, passed_on, is_to_tell, case when is_recorded then null else ${COMMITS_AT_EASE} end
          from ${internal}._release(${parameters("json")}, null, ${parameter(2, "boolean")})`,
         [JSON.stringify(asSent(jobs)), passesOn],
       ),

@@ -95,9 +95,28 @@ export function ticking({ internal, rows, first }: Statements) {
     crontabTicked: (client: Queryable, policies: readonly string[]) =>
       rows(client, `select ${internal}._crontab_ticked(${parameters("texts")})`, [policies]),
 
-    /** Jobs that were dropped since the last call. It also counts them for their partitions. */
-    consumeDrops: (client: Queryable, policy: string) =>
-      rows<Drop>(client, `select * from ${internal}._consume_drops(${parameters("text")})`, [policy]),
+    /** Policies of which somebody has to read what happened. */
+    policiesWithEvents: async (client: Queryable) =>
+      (
+        await rows<{ name: string }>(
+          client,
+          `select p.name from ${internal}.policies p
+           where exists (select from ${internal}.events e where e.policy_id operator(pg_catalog.=) p.id) order by p.id`,
+        )
+      ).map(({ name }) => name),
+
+    /**
+     * Reads what happened, for the history, job groups and keys. With `drops` it returns the jobs that were dropped since the
+     * last such call. `more`: there may be more to read.
+     */
+    consumeEvents: async (client: Queryable, policy: string, drops: boolean) => {
+      const read = await first<{ more: boolean; drops: readonly Drop[] | null }>(
+        client,
+        `select more, drops from ${internal}._consume_events(${parameters("text", "boolean")})`,
+        [policy, drops],
+      );
+      return { more: read.more, drops: read.drops ?? [] };
+    },
 
     /** Those of which nobody has told yet. The caller tells. */
     tellMixedKeys: (client: Queryable, policy: string) =>

@@ -22,7 +22,7 @@ import { hold } from "../operate/hold.ts";
 import { jobFunctions } from "../operate/jobs.ts";
 import { clearLimit, limits, setLimit } from "../operate/limits.ts";
 import { partitions } from "../operate/look.ts";
-import { metrics } from "../operate/metrics.ts";
+import { metrics, readIfAllowed } from "../operate/metrics.ts";
 import { move } from "../operate/move.ts";
 import type { Operate } from "../operate/operate.ts";
 import { pause } from "../operate/pause.ts";
@@ -308,9 +308,18 @@ function assemble(
     refreshContext: (options) => refreshContext({ ...context, registry }, named(options)),
     take: (options) => take(context, named(options)),
     sync: (options) => sync(context, named(options)),
-    explain: (options) => explain(context, named(options)),
-    history: (query) => history(context, named(query)),
-    groups: (query) => groups(context, query),
+    explain: async (options) => {
+      if ("id" in options) await readIfAllowed(context); // its history and its groups are part of the answer
+      return explain(context, named(options));
+    },
+    history: async (query) => {
+      await readIfAllowed(context);
+      return history(context, named(query));
+    },
+    groups: async (query) => {
+      await readIfAllowed(context);
+      return groups(context, query);
+    },
     doctor: (options) => doctor(context, options),
     metrics: () => metrics(context),
     status: (options) => status(context, named(options)),

@@ -7,7 +7,7 @@ import { ownFile } from "../own-files.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
 import { asOurs, type OperateContext } from "./call.ts";
 import { columnsOf, type LimitValues } from "./limits.ts";
-import { foldIfAllowed } from "./metrics.ts";
+import { foldIfAllowed, readIfAllowed } from "./metrics.ts";
 import { notReplayed, redefined } from "./redefined.ts";
 import { checkVerb, type LimitTarget } from "./targets.ts";
 
@@ -154,6 +154,7 @@ function checkInstalled(): void {
 async function read(context: OperateContext, policy: string, forMs: number): Promise<RecordedLoad> {
   const { withPgClient, engine } = context;
   await foldIfAllowed(context);
+  await readIfAllowed(context);
   const recorded = await asOurs(
     () => withPgClient((client) => engine.recordedLoad(client, policy, Math.min(forMs / 1000, 86_400))),
     context,

@@ -1,4 +1,5 @@
 import type { Logger, WithPgClient } from "graphile-worker";
+import { readEvents } from "../admit/read-events.ts";
 import { sleep } from "../admit/sleeper.ts";
 import type { Engine } from "../db/engine.ts";
 import { inHalves } from "../db/halves.ts";
@@ -126,6 +127,7 @@ export async function sweepOnce(
     "old minutes": () => untilNone(() => collectOld("minutes", metricsRetentionMs)),
     "old caps": () => untilNone(() => collectOld("caps", metricsRetentionMs)),
     "old load": () => untilNone(() => withPgClient(engine.collectLoad)),
+    events: () => readEvents(context),
     "history of jobs that are gone": () => closeHistory(context),
     "groups of jobs that are gone": () => closeGroups(context),
     "old history": () => untilNone(() => withPgClient(engine.collectHistory)),

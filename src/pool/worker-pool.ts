@@ -1,11 +1,13 @@
 import type { Job } from "graphile-worker";
 import { declarePolicies, definitionsOf } from "../admit/declare.ts";
 import type { Notification } from "../admit/notification.ts";
+import { readEvents } from "../admit/read-events.ts";
 import { sleep } from "../admit/sleeper.ts";
 import type { TickContext } from "../admit/tick.ts";
 import { makeTickLoops } from "../admit/tick-loop.ts";
 import type { LeadFor } from "../admit/tick-task.ts";
 import { counted } from "../counted.ts";
+import { errorText } from "../error-text.ts";
 import { followWorkers } from "../operate/sweep.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 import { makeAdoption } from "../run/adoption.ts";
@@ -79,7 +81,7 @@ export function makeWorkerPool(context: PoolContext) {
     stepDown: (): Promise<void> => stepDown(context, parts),
     /** Flushes the last releases, once. The host's pool must still be usable. */
     close(): Promise<void> {
-      closing ??= close(parts);
+      closing ??= close(context, parts);
       return closing;
     },
     /** The host let the pool go: a one-shot pool has ended, any other was closed. */
@@ -232,10 +234,14 @@ async function stepDown({ engine, poolId }: PoolContext, parts: Parts): Promise<
   heartbeat.schedule(0);
 }
 
-async function close(parts: Parts): Promise<void> {
+async function close(context: PoolContext, parts: Parts): Promise<void> {
   end(parts);
   try {
     await parts.releases.close();
+    // this may have been the last pool: a group that has ended need not wait for the next one
+    await readEvents(context).catch((error) =>
+      context.logger.debug(`What happened last is left to the next worker: ${errorText(error)}`, { error }),
+    );
     await leave(parts);
   } finally {
     parts.connections.close();

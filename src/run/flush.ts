@@ -48,8 +48,10 @@ export async function flush(
   };
   const release = async (client: Queryable, part: readonly Unreleased[]) => {
     const jobs = part.map(({ job }) => job);
-    const { left_ids, may_end, passed_on } = await engine.release(client, jobs, { passesOn: passesOn?.() });
-    if (may_end !== null) wakes = true;
+    const { left_ids, may_end, passed_on, is_to_tell } = await engine.release(client, jobs, {
+      passesOn: passesOn?.(),
+    });
+    if (may_end !== null || is_to_tell) wakes = true;
     answers.push(passed_on ? 0 : may_end); // who went has others behind it, who wait for its end
     passedOn.push(...(passed_on ?? []));
     const left = new Set(left_ids);

@@ -178,8 +178,8 @@ export async function addPolicyJob<P extends AnyPolicy>(
 /**
  * Stages jobs of one or several policies in one call and one transaction. The result is in the order of the input.
  *
- * With `then`, the jobs are a group. When the last of them has ended for good, the callback is added, in the transaction that
- * sees that end. Its payload says as `_group` how many succeeded, failed and so on: a {@link JobGroup}. Without any job it is
+ * With `then`, the jobs are a group. When the last of them has ended for good, the callback is added, by the next step of
+ * a tick loop. Its payload says as `_group` how many succeeded, failed and so on: a {@link JobGroup}. Without any job it is
  * added at once.
  *
  * @param options `schema`: this package's schema, default "dispatch_policy"; `then`: the group's callback, default none

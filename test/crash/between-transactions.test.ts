@@ -37,6 +37,7 @@ for (const [moment, statement] of Object.entries(MOMENTS)) {
       (select count(*)::int from dispatch_policy.staged_jobs) as staged,
       (select count(*)::int from dispatch_policy.in_flight_jobs) as in_flight,
       (select sum(in_flight)::int from dispatch_policy.limiters) as counted,
+      (select count(*)::int from dispatch_policy.groups) as groups,
       (select count(*)::int from graphile_worker.jobs) as jobs`;
     await until(
       "everything is done",

@@ -33,7 +33,7 @@ async function everything(it: Scenario) {
     "arrivals",
     "freed",
     "audit",
-    "pause_of_all",
+    "all_policies",
   ];
   const rowsOf = async (name: string) => {
     const rows = await table(it.pool, name).all();

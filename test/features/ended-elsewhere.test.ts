@@ -130,6 +130,7 @@ test("what ended in a worker with this package, or nobody knows where, is not sa
   await workerTable(it.pool).set({ locked_at: null, locked_by: null });
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[ours, unknown, foreign]]);
   await until("their slots are freed", async () => (await it.inFlight()).length === 0);
+  await it.readEvents();
   const { policies } = await utils.status();
   t.is(policies[0]?.endedElsewhere, 1);
   t.deepEqual(counts, [{ policy: "p", count: 1 }]);

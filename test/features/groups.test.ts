@@ -2,6 +2,7 @@
 import test from "ava";
 import { z } from "zod";
 import { ArgumentError, addPolicyJobs, definePolicy, type JobGroup, PayloadError } from "../../src/index.ts";
+import { readEvents } from "../helpers/engine.ts";
 import { policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
 import { until } from "../helpers/until.ts";
 
@@ -9,16 +10,20 @@ const report = policyOf("report");
 const none = { succeeded: 0, failed: 0, removed: 0, dropped: 0, replaced: 0, gone: 0 };
 
 /** What the callbacks have that were added. */
-const callbacks = async (it: Scenario) =>
-  (
-    await it.rows(
-      "select payload from dispatch_policy.staged_jobs where task_identifier = 'report' order by id",
-    )
-  ).map(({ payload }) => payload);
+const callbacks = async (it: Scenario) => {
+  await readEvents(it.pool);
+  const rows = await it.rows(
+    "select payload from dispatch_policy.staged_jobs where task_identifier = 'report' order by id",
+  );
+  return rows.map(({ payload }) => payload);
+};
 
 async function world(t: Parameters<typeof scenario>[0]) {
   const it = await scenario(t, { backoff: () => false }, { others: [report] });
-  const groups = () => it.rows("select * from dispatch_policy.groups order by id");
+  const groups = async () => {
+    await readEvents(it.pool);
+    return it.rows("select * from dispatch_policy.groups order by id");
+  };
   return { it, groups };
 }
 

@@ -50,7 +50,7 @@ test("a policy that is declared again keeps its own stop, or none", async (t) =>
 test("a pause of all that is over stops no new policy", async (t) => {
   const it = await scenario(t);
   await it.utils.pause({ all: true, until: new Date(Date.now() + 3_600_000) });
-  await table(it.pool, "pause_of_all").set({ until_at: () => "now() - interval '1 second'" });
+  await table(it.pool, "all_policies").set({ paused_until: () => "now() - interval '1 second'" });
   await it.makeUtils([LATER]);
   t.deepEqual(await it.utils.stops({ policy: "later" }), []);
   t.is((await it.utils.status()).pauseOfAll, null);

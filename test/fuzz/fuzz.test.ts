@@ -111,6 +111,7 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
       done = await it.admit(pass);
     } else counts.routedInPasses = (counts.routedInPasses ?? 0) + Math.max(done.routed, 0);
     counts.quarantined = (counts.quarantined ?? 0) + done.quarantined;
+    if (random.chance(0.7)) await it.readEvents();
   };
   const sweep = async () => {
     const { rows } = await pool.query("select * from dispatch_policy_internal._sweep_in_flight('300 ms')");
@@ -119,6 +120,7 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
       found.map(({ job_id, marked: _, ...rest }) => ({ job: job_id, ...rest })),
       pool,
     );
+    await it.readEvents();
     await pool.query("select dispatch_policy_internal._close_groups()");
   };
   /** As a sweep does, one slot after the other. */

@@ -41,8 +41,7 @@ type Order = (column: string) => string;
 
 /** A key whose job has completed. */
 export const rememberedKey = (order: Order) =>
-  `select k.job_key from ${nameOf("unique_keys")} k
-   join ${nameOf("unique_ends")} e on e.staged_id = k.staged_id order by ${order("k.job_key")} limit 1`;
+  `select k.job_key from ${nameOf("unique_keys")} k where k.ended_at is not null order by ${order("k.job_key")} limit 1`;
 
 /** A queue or a task that a staged job waits for, and Graphile Worker does not know yet. */
 export function awaited(what: "queue_name" | "task_identifier", order: Order): string {
@@ -130,7 +129,6 @@ export const LOOK = `select
   ) as "jobs that are parked for ever",
   (select json_agg(g) from ${nameOf("groups")} g where g.jobs_left
     <> (select count(*) from ${nameOf("group_jobs")} m where m.group_id = g.id)
-      + (select coalesce(sum(e.jobs), 0) from ${nameOf("group_ends")} e where e.group_id = g.id)
   ) as "groups whose jobs are not all counted"`;
 
 /** How many jobs and groups are left. */

@@ -185,6 +185,13 @@ export async function engine(t: ExecutionContext, options: EngineOptions): Promi
 
 type Lender = Pick<LentDatabase, "session" | "giveBack">;
 
+/** What happened reaches the history, groups and keys, as it does with the next tick of a loop. */
+export async function readEvents(queryable: Queryable): Promise<void> {
+  await queryable.query(
+    "select e.* from dispatch_policy_internal.policies p, dispatch_policy_internal._consume_events(p.name, true) e",
+  );
+}
+
 export class Engine {
   readonly url: string;
   readonly pool: pg.Pool;
@@ -434,8 +441,14 @@ export class Engine {
     return this.table("limiters").one({ gate, ...(key !== undefined && { scope_key: key }) });
   }
 
+  /** What happened reaches the history, groups and keys, as it does with the next tick of a loop. */
+  readEvents(): Promise<void> {
+    return readEvents(this.pool);
+  }
+
   /** The counts with which callbacks of groups were added, wherever those are now. */
   async groupCounts(): Promise<Record<string, number>[]> {
+    await this.readEvents();
     const jobs = [...(await this.table("staged_jobs").all()), ...(await workerTable(this.pool).all())];
     return jobs.flatMap(({ payload }) => payload._group ?? []);
   }
@@ -511,7 +524,6 @@ export class Engine {
     for (const name of [
       "_adopt",
       "_end_or_postpone",
-      "_fold_groups",
       "_admit_start",
       "_lock_limiters_soon",
       "_lock_to_settle",

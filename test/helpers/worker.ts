@@ -56,7 +56,7 @@ export interface TestWorker {
   /** Resolves once this happened to so many jobs. */
   sees(event: string, count?: number): Promise<readonly Happened[]>;
   /**
-   * Resolves once nothing is in flight, every counter says so, and Graphile Worker has so many jobs locked (default 0): it
+   * Resolves once nothing is in flight, every counter says so, what happened is read, and Graphile Worker has so many jobs locked (default 0): it
    * records an end beside the release, and may be later.
    */
   everythingIsReleased(locked?: number): Promise<void>;
@@ -138,7 +138,8 @@ export async function startWorker(t: ExecutionContext, options: WorkerOptions): 
     everythingIsReleased: async (locked = 0) => {
       await until("everything is released, and Graphile Worker has recorded its ends", async () => {
         const left = await row(`select (select count(*) from dispatch_policy.in_flight_jobs)
-            + (select coalesce(sum(in_flight), 0) from dispatch_policy.limiters) as held,
+            + (select coalesce(sum(in_flight), 0) from dispatch_policy.limiters)
+            + (select count(*) from dispatch_policy_internal.events) as held,
           (select count(*) from graphile_worker.jobs where locked_at is not null) as locked`);
         return Number(left.held) === 0 && Number(left.locked) === locked;
       });

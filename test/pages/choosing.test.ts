@@ -119,7 +119,7 @@ test("an adaptive limit goes as the table says", async (t) => {
   /** A round begins with jobs that were admitted after the last decrease. */
   const ends = async (lag: number, succeeded: boolean, isNextRound: boolean) => {
     const { rows } = await pool.query(
-      `select to_jsonb(dispatch_policy_internal._adaptive_observe(
+      `select to_jsonb(dispatch_policy_internal._adaptive_observe(null,
          jsonb_populate_record(null::${nameOf("limiters")}, $1), $2, $3,
          now() - case when $4 then interval '0' else interval '1 hour' end, 20, now())) as it`,
       [JSON.stringify(limiter), lag, succeeded, isNextRound],
@@ -153,7 +153,7 @@ test("a target of the lag is too low, right or too high, as the table says", asy
     const rounds = async (count: number, lag: number) => {
       for (let n = 0; n < count; n++) {
         const { rows } = await pool.query(
-          `select to_jsonb(dispatch_policy_internal._adaptive_observe(
+          `select to_jsonb(dispatch_policy_internal._adaptive_observe(null,
              jsonb_populate_record(null::${nameOf("limiters")}, $1), $2, true, clock_timestamp(), $3,
              clock_timestamp())) as it`,
           [JSON.stringify(limiter), lag, limiter.current_max],

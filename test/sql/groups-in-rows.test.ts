@@ -39,7 +39,10 @@ async function addCopy(it: Engine, of: string): Promise<string> {
 /** The counts of the callbacks that were added. */
 const called = (it: Engine) => it.groupCounts();
 
-const sweep = (it: Engine) => it.number("select closed from dispatch_policy_internal._close_groups()");
+const sweep = async (it: Engine) => {
+  await it.readEvents();
+  return it.number("select closed from dispatch_policy_internal._close_groups()");
+};
 
 /** It runs, fails and is parked, or waits for Graphile Worker's own retry. */
 async function fail(it: Engine, job: string, parks: boolean): Promise<void> {
@@ -261,6 +264,7 @@ test("a parked job that was retried by hand has the same state in both views, wh
   const { it, job } = await world(t);
   await fail(it, job, true);
   const states = async () => {
+    await it.readEvents();
     const { rows } = await it.pool.query(
       `select j.state, g.state as in_group from dispatch_policy.jobs j
        join dispatch_policy.group_jobs g on g.job_id = j.id where j.id = $1`,

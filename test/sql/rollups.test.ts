@@ -91,7 +91,7 @@ test("dropped jobs are counted", async (t) => {
   await it.stage(["a", "a"]);
   await it.route();
   const { rows } = await it.pool.query(
-    "select sum(jobs)::int as jobs from dispatch_policy_internal._consume_drops('p')",
+    "select sum(d.jobs)::int as jobs from dispatch_policy_internal._consume_events('p', true) e, jsonb_to_recordset(e.drops) d (jobs int)",
   );
   t.is(rows[0].jobs, 2);
   await fold(it);

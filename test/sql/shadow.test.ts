@@ -191,7 +191,7 @@ test("a policy that drops what gates deny drops nothing for a shadow gate", asyn
   await it.table("policies").set({ when_busy: "skip" });
   await it.stage(["a", "a", "a"]);
   t.is((await pass(it)).admitted, 3);
-  t.is(await it.table("drops").count(), 0);
+  t.is(await it.table("events").count(), 0);
 });
 
 test("would-be denials are folded into the minute and the totals, by gate", async (t) => {

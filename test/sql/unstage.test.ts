@@ -377,7 +377,9 @@ test("jobs that have expired are dropped and counted, and do not run in Graphile
   const { rows } = await it.pool.query("select * from dispatch_policy.unstage('p')");
   t.deepEqual(rows, [{ matched: 4, changed: 4, refused: 0, expired: 1 }]);
   t.is((await jobs(it)).length, 3);
-  const drops = await it.pool.query("select * from dispatch_policy_internal._consume_drops('p')");
+  const drops = await it.pool.query(
+    "select d.* from dispatch_policy_internal._consume_events('p', true) e, jsonb_to_recordset(e.drops) d (partition text, reason text, jobs int)",
+  );
   t.deepEqual(drops.rows, [{ partition: "a", reason: "expired", jobs: 1 }]);
   await it.route();
   t.like(await it.partition("a"), { dropped_total: "1", staged: 0 });

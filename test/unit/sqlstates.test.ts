@@ -44,7 +44,7 @@ const OF_PROGRAMS = new Set([
 ]);
 
 /** They catch whatever the functions that they call raise, and keep it. */
-const KEEPS_ERRORS = new Set(["_fold_groups", "_admit", "_admit_at_once", "_pass_slots_on"]);
+const KEEPS_ERRORS = new Set(["_end_groups", "_admit", "_admit_at_once", "_pass_slots_on"]);
 
 /** The public functions from which the code may come: those that raise it, and their callers but for those that catch it. */
 function sourcesOf(code: string): string[] {

@@ -24,9 +24,12 @@ const nothing: Admission = {
 const request = { policy: "p", shard: null, now: null, bounded: true };
 
 function contextOf(steps: Partial<Record<"route" | "admit", () => Promise<unknown>>>): TickContext {
-  const consumeDrops = async () => [{ partition: "a", reason: "expired", jobs: 2 }];
+  const consumeEvents = async () => ({
+    more: false,
+    drops: [{ partition: "a", reason: "expired", jobs: 2 }],
+  });
   const tellMixedKeys = async () => [];
-  const engine = { route: async () => 0, admit: async () => nothing, consumeDrops, tellMixedKeys, ...steps };
+  const engine = { route: async () => 0, admit: async () => nothing, consumeEvents, tellMixedKeys, ...steps };
   return {
     withPgClient: ((callback: (client: object) => unknown) => callback({})) as WithPgClient,
     engine: engine as unknown as Engine,

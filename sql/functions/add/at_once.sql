@@ -119,7 +119,7 @@ create or replace function _goes_at_once(
 ) returns boolean language sql immutable as $$
   select (policy).enabled and (policy).paused_until <= now and (policy).admission_budget is null
     and (policy).max_pending is null and (policy).max_pending_in_all is null
-    and (policy).history_kept_for is null and (policy).load_kept_for is null and not (policy).per_worker;
+    and not (policy).recorded and not (policy).per_worker;
 $$;
 
 -- Whether the router or a pass has something to do that a new job must not overtake. That is so if there are arrivals, freed rows or jobs without a partition key. It is also so if a

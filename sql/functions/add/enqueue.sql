@@ -233,8 +233,7 @@ begin
     v_gone := v_gone
       + _drop_oldest(v_name, v_full.id, v_full.excess, v_keys, v_full.added);
     if v_full.dropped > 0 then
-      insert into drops (policy, partition_id, key, reason, jobs)
-      values (v_name, v_full.id, v_full.key, 'max_pending', v_full.dropped);
+      perform _tell_dropped(v_name, v_full.id, v_full.key, 'max_pending', v_full.dropped);
     end if;
   end loop;
   v_excess := v_excess - v_gone;
@@ -344,10 +343,7 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 declare
   v_batch record;
 begin
-  if p_mode not in ('replace', 'preserve_run_at', 'unsafe_dedupe') then
-    raise exception 'Invalid job_key_mode value %, expected ''replace'', ''preserve_run_at'' or ''unsafe_dedupe''.', p_mode
-      using errcode = 'GWBKM';
-  end if;
+  perform _check_mode(p_mode);
   -- each json text is read as seldom as possible: to read it once more took 100,000 jobs a twentieth of the call
   for v_batch in select b.* from json_to_recordset(p_batches) b (policy text, version int, partitions json, jobs json)
     order by b.policy
@@ -359,6 +355,16 @@ begin
         v_batch.policy, v_batch.version, v_batch.partitions, v_batch.jobs, p_mode) s;
     end if;
   end loop;
+end
+$$;
+
+-- Raises for a mode that Graphile Worker does not know, with its error.
+create or replace function _check_mode(p_mode text) returns void language plpgsql as $$
+begin
+  if p_mode not in ('replace', 'preserve_run_at', 'unsafe_dedupe') then
+    raise exception 'Invalid job_key_mode value %, expected ''replace'', ''preserve_run_at'' or ''unsafe_dedupe''.', p_mode
+      using errcode = 'GWBKM';
+  end if;
 end
 $$;
 

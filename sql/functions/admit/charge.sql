@@ -14,14 +14,13 @@ declare
   v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
   v_candidates candidate[] := p_candidates;
   v_added record;
-  v_pasts past[];
+  v_leaving events[];
   v_places place[];
   v_charged record;
 begin
   quarantined := 0;
-  if (p_policy).history_kept_for is not null then
-    v_pasts := _pasts_of(array(
-      select c.staged_id from unnest(p_candidates) c where c.chosen));
+  if _is_watched(p_policy) then
+    v_leaving := _leaving(array(select c.staged_id from unnest(p_candidates) c where c.chosen), p_now);
   end if;
   if (p_policy).per_worker then
     v_places := _places_of(p_candidates);
@@ -40,8 +39,8 @@ begin
   else
     select '{}'::admission[] as admissions into v_added;
   end if;
-  if exists (select from groups) then
-    perform _admit_in_groups(v_added.admissions);
+  if v_leaving is not null then
+    perform _tell_admissions(v_leaving, v_added.admissions, p_now, (p_policy).recorded);
   end if;
   admitted := (select count(*) from unnest(v_added.admissions) a where a.admitted);
   v_charged := _charge(
@@ -51,14 +50,17 @@ begin
   if v_places <> '{}' then
     perform _keep_places(v_places, v_added.admissions);
   end if;
-  perform _count_pass(
-    (p_policy).id, v_candidates, v_added.admissions, admitted, denied, v_charged.shadow_denied, quarantined,
-    case when (p_policy).load_kept_for is null or admitted = 0 then '{}'
-      else _load_of_pass((p_policy).id, v_candidates, v_added.admissions, p_now) end,
-    p_now, p_began);
-  if (p_policy).history_kept_for is not null then
-    perform _record_reasons((p_policy).id, v_partition_ids, p_now, p_began is not null);
-    perform _record_admissions(v_pasts, v_added.admissions, p_now);
+  insert into activity (policy_id, at, passes, pass_seconds, admitted, denied, shadow_denied, quarantined, waits)
+  select (p_policy).id, p_now, case when p_began is null then 0 else 1 end,
+    coalesce(greatest(extract(epoch from clock_timestamp() - p_began), 0), 0), admitted, denied,
+    v_charged.shadow_denied, quarantined, case when admitted > 0 then array(
+      -- Not "extract", which is numeric and takes three times as long. Not of the difference, which fails for '-infinity'.
+      select _seconds(1000 * greatest(date_part('epoch', p_now) - date_part('epoch', c.run_at), 0))
+      from unnest(v_candidates) c
+      where c.chosen and (c.staged_id in (select a.staged_id from unnest(v_added.admissions) a where a.admitted)) is true)
+    else '{}' end;
+  if (p_policy).recorded then
+    perform _tell_waits((p_policy).id, v_partition_ids, p_now, p_began is not null);
   end if;
   if (p_policy).max_pending_in_all is not null then
     perform _count_pending((p_policy).name,

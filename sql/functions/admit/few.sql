@@ -21,8 +21,8 @@ begin
   end if;
   v_few := _admit_few(p_policy, p_claimed, p_limiters, null, null, p_bounded, p_now);
   admitted := v_few.admitted; denied := v_few.denied; saturated := v_few.saturated;
-  insert into activity (policy_id, at, passes, pass_seconds, admitted, denied, waits, load)
-  values ((p_policy).id, p_now, 1, greatest(extract(epoch from clock_timestamp() - p_began), 0), admitted, denied, v_few.waits, v_few.load);
+  insert into activity (policy_id, at, passes, pass_seconds, admitted, denied, waits)
+  values ((p_policy).id, p_now, 1, greatest(extract(epoch from clock_timestamp() - p_began), 0), admitted, denied, v_few.waits);
 end
 $$;
 
@@ -39,7 +39,6 @@ $$;
 --                Its parked_job_id: Graphile Worker has it already, and has started it
 --   saturated    as in _charge
 --   waits        how many seconds each job has waited
---   load         what the caller records of the load, see _record_load
 --   full_ids     limiters that have no slot left
 --   is_timed     one of the partitions goes on at a time that is known, or at once
 --
@@ -47,7 +46,7 @@ $$;
 create or replace function _admit_few(
   p_policy policies, p_claimed claimed[], p_limiters limiters[], p_freed int, p_new staged_jobs, p_bounded boolean,
   p_now timestamptz,
-  out admitted int, out denied jsonb, out saturated text, out waits real[], out load load_change[], out full_ids bigint[],
+  out admitted int, out denied jsonb, out saturated text, out waits real[], out full_ids bigint[],
   out is_timed boolean
 ) language plpgsql as $$
 #variable_conflict use_column
@@ -86,7 +85,7 @@ declare
   v_short_tasks text[];
   v_free int;                      -- worker slots for jobs of long tasks
   v_elsewhere boolean := false;
-  v_pasts past[] := '{}';
+  v_leaving events[];
   v_at int;
   v_id bigint;
   -- of the jobs that go
@@ -102,7 +101,7 @@ declare
   v_is_long boolean := false;
   v_bytes bigint := 0;
 begin
-  denied := '{}'; waits := '{}'; load := '{}'; full_ids := '{}'; is_timed := false;
+  denied := '{}'; waits := '{}'; full_ids := '{}'; is_timed := false;
   foreach v_limiter in array v_limiters loop
     v_ids := v_ids || v_limiter.id;
   end loop;
@@ -262,8 +261,8 @@ begin
     v_specs := array[_spec_of(p_new, v_admission, v_starts[1])];
     v_reason := case when v_free < 1 and (p_new).task_identifier <> all (v_short_tasks) then 'long task' end;
   elsif admitted > 0 then
-    if (p_policy).history_kept_for is not null then
-      v_pasts := _pasts_of(v_staged_ids);
+    if (p_policy).recorded then
+      v_leaving := _leaving(v_staged_ids, p_now);
     end if;
     for v_staged in
       delete from staged_jobs s
@@ -344,19 +343,16 @@ begin
   is_timed := v_marks.is_timed;
   perform _write_limiters(
     v_limiters, v_rooms, v_marks.wakes, case when p_freed > 0 then cardinality(p_limiters) else 0 end, v_elsewhere, p_now);
-  if (p_policy).load_kept_for is not null then
-    load := array(
-      select row((p_policy).id, (p_claimed[u.owner]).id, p_now, 0, 0, count(*), 0, 0)::load_change
-      from unnest(v_owners) u (owner) group by u.owner);
-  end if;
   if (p_policy).max_pending_in_all is not null and (p_new).id is null then
     perform _count_pending((p_policy).name, -admitted);
   end if;
-  if (p_policy).history_kept_for is not null and (p_new).id is null then
-    perform _record_reasons((p_policy).id, v_partition_ids, p_now, false);
-    perform _record_admissions(v_pasts, array(
+  if v_leaving is not null then
+    perform _tell_admissions(v_leaving, array(
       select row(f.job_id, f.staged_id, true, false, f.revision, false, false)::admission
-      from in_flight_jobs f where f.admission = v_admission and f.staged_id = any(v_staged_ids)), p_now);
+      from in_flight_jobs f where f.admission = v_admission and f.staged_id = any(v_staged_ids)), p_now, true);
+  end if;
+  if (p_policy).recorded and (p_new).id is null then
+    perform _tell_waits((p_policy).id, v_partition_ids, p_now, p_freed is null);
   end if;
 end
 $$;

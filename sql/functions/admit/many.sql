@@ -127,7 +127,7 @@ begin
       min(u.jobs) filter (where u.breadth >= 2) as broad_jobs,
       coalesce(min(u.tokens) filter (where u.breadth = 0), 'Infinity') as bucket,
       coalesce(min(u.tokens) filter (
-        where u.breadth = 0 and not _is_full(u.tokens, u.capacity)), 'Infinity') as unfilled_bucket
+        where u.breadth = 0 and not _lets_through(u.tokens, u.capacity, u.capacity)), 'Infinity') as unfilled_bucket
     from unnest(p_uses) u group by u.partition_id
   ),
   part as materialized (

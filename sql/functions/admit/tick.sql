@@ -1,43 +1,5 @@
 -- A tick, and the pass that it runs.
 
--- One routing and one admission pass from SQL. Gates alone decide: it does not keep to the ahead bound. Without a policy it
--- ticks every policy in one transaction. (A process that has the package uses one for each step of each policy.)
---
---   select * from dispatch_policy.tick('fetch_endpoint');
-create or replace function :DISPATCH_POLICY_SCHEMA.tick(
-  policy text default null, shard text default null, now timestamptz default null
-) returns table (claimed int, admitted int, denied jsonb, duration_ms float8, next_eligible_at timestamptz, dropped int)
-language plpgsql
-security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-#variable_conflict use_column
-declare
-  v_started timestamptz := clock_timestamp();
-  v_policy text;
-  v_pass record;
-begin
-  perform _check_now('tick', tick.now);
-  claimed := 0; admitted := 0; denied := '{}'; dropped := 0;
-  for v_policy in
-    select p.name from policies p
-    where tick.policy is null or p.name = tick.policy order by p.id
-  loop
-    perform _route(v_policy, tick.now, 10000);
-    select * into v_pass from _admit(v_policy, tick.shard, 50, tick.now, false);
-    claimed := claimed + v_pass.claimed;
-    admitted := admitted + v_pass.admitted;
-    denied := _sum_counts(denied, v_pass.denied);
-    dropped := dropped + (select coalesce(sum(d.jobs), 0) from _consume_drops(v_policy) d);
-    next_eligible_at := least(next_eligible_at, v_pass.next_eligible_at);
-  end loop;
-  if not found and tick.policy is not null then
-    perform _unknown_policy(tick.policy);
-  end if;
-  duration_ms := extract(epoch from clock_timestamp() - v_started) * 1000;
-  return next;
-end
-$$;
-revoke execute on function :DISPATCH_POLICY_SCHEMA.tick from public;
-
 -- One admission pass over one shard of a policy: claim, lock, allocate, admit, charge. It is one transaction. Its number
 -- of statements does not grow with the partitions, unless it tries twice or admits in halves. It claims partitions that are
 -- eligible, and those that limiters with room call (waiters.sql), which may be of any shard.
@@ -171,8 +133,7 @@ begin
         exit when exists (
           select from policies p where p.id = v_policy.id and p.paused_until > v_now);
         if v_claimed <> '{}' then
-          v_in_few := p_few and cardinality(v_claimed) <= _few() and v_policy.history_kept_for is null
-            and _left_for(v_policy, v_now) is null;
+          v_in_few := p_few and cardinality(v_claimed) <= _few() and _left_for(v_policy, v_now) is null;
           if v_in_few then
             v_pass := _pass_of_few(v_policy, v_claimed, v_limiters, p_bounded, v_now, v_began);
           else
@@ -332,12 +293,14 @@ begin
 end
 $$;
 
--- Whether drops wait for somebody who counts them and tells of them, or partitions with mixed keys. Volatile, so that it sees
+-- Whether events wait for somebody who reads them, or partitions with mixed keys for somebody who tells of them. Volatile, so that it sees
 -- those of the pass before it in the same statement.
 create or replace function _is_to_tell(p_policy text) returns boolean language plpgsql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 begin
-  return exists (select from drops d where d.policy = p_policy) or exists (
+  return exists (
+    select from policies p join events e on e.policy_id = p.id where p.name = p_policy
+  ) or exists (
     select from policies p
     join partitions q
       on q.policy_id = p.id and not q.mixed_told and q.mixed_told is not null

@@ -1,26 +1,39 @@
 -- When a job will start.
 
--- When a waiting job starts, as json: `estimate` with `from`, `until` and `basis`, or null with `no_estimate`, why not, in words.
--- `p_it` is what _explained_wait says of the job, `p_stop` what stops its partition, `p_ahead` what goes before it.
+-- When a waiting job starts, as json: `estimate` with `from`, `until` and `basis`, or null with `no_estimate`, why not, in
+-- words. `p_it` is what _explained_wait says of the job, with the gates that are real, `p_stop` what stops its partition,
+-- and `p_ahead` what goes before it.
 --
 -- It goes after all that go before, from now on, or from the end of a stop. If it is due later, it also goes after those
 -- that are due until then, from its time on. It waits for a worker slot after that.
 create or replace function _estimate(
-  p_it jsonb, p_stop jsonb, p_ahead record, p_policy policies,
-  p_partition partitions, p_job staged_jobs,
-  p_now timestamptz
+  p_it jsonb, p_stop jsonb, p_ahead record, p_policy policies, p_partition partitions, p_job staged_jobs, p_now timestamptz
 ) returns jsonb language plpgsql stable as $$
 declare
   -- from then on jobs go; a pause shows, a hold behind it may last longer
   v_goes_at timestamptz := greatest(
     p_now, (p_stop ->> 'until')::timestamptz, (p_partition).held_until, (p_partition).breaker_until);
   v_jobs int := p_ahead.jobs + p_ahead.later_jobs;
-  v_why text := _no_estimate(p_it, p_stop, p_policy, p_partition, p_job, v_jobs = 0, p_now);
+  v_why text := case
+    when (p_job).partition_id is null then 'its partition is not worked out yet'
+    -- for as long as the doctor waits for the crontab
+    when p_it -> 'ticked_by' = 'null' and (p_policy).crontab_ticked_at < p_now - interval '5 minutes' then
+      'neither a loop nor the crontab ticks its policy'
+    when (p_partition).id is null then 'no tick has seen its partition yet'
+    when p_stop ->> 'reason' = 'paused' and p_stop ->> 'until' is null then 'it is paused until resume'
+    when (p_partition).probe_job_id is not null or ((p_partition).probing and v_jobs > 0) then
+      'it waits for the end of the job that goes first after a hold'
+    when p_it ->> 'reason' = 'strict_order' then 'the job that goes first may fail again'
+    when (p_job).retry_at is not null then 'Graphile Worker did not take it, and may not at the next try'
+    when exists (
+      select from jsonb_array_elements(p_it -> 'gates') g where g ->> 'reason' in ('rate_zero', 'max_zero')
+    ) then 'a limit of zero lets nothing go'
+    when not isfinite((p_job).run_at) then 'it is never due' end;
   v_wait record;
   v_then record;
   v_until_s float8;
   v_basis text;
-  v_lag float8 := _start_lag(p_policy, (p_job).task_identifier, p_now);
+  v_lag float8;
   v_until timestamptz;
   v_changes_at timestamptz;
 begin
@@ -36,12 +49,24 @@ begin
   end if;
   v_until_s := v_wait.most_s;
   v_basis := case when v_goes_at = p_now then ''
-      when v_goes_at in ((p_partition).held_until, (p_partition).breaker_until) then 'the end of the hold, and ' else 'the end of the pause, and ' end
-    || v_wait.basis;
+    when v_goes_at in ((p_partition).held_until, (p_partition).breaker_until) then 'the end of the hold, and '
+    else 'the end of the pause, and ' end || v_wait.basis;
   if (p_job).run_at > v_goes_at and extract(epoch from (p_job).run_at - v_goes_at) + v_then.most_s >= v_until_s then
     v_until_s := extract(epoch from (p_job).run_at - v_goes_at) + v_then.most_s;
     v_basis := 'the time at which it is due' || case when v_then.most_s > 0.5 then ', and ' || v_then.basis else '' end;
   end if;
+  -- How long it waits for a worker slot. By Little's law it spends as long in Graphile Worker as the jobs in flight take to
+  -- end at their pace. Some of it is its own run. 0 if no pace was measured lately
+  v_lag := coalesce((
+    select greatest(l.in_flight / m.pace - coalesce(d.seconds, 0), 0)
+    from limiters l
+    cross join lateral _worker_slots((p_policy).id) s
+    cross join lateral (select min(x.seconds) as seconds from unnest(l.durations) x) f
+    cross join lateral (select _pace(l, s.slots, f.seconds, p_now) as pace) m
+    left join lateral unnest(l.durations) d on d.task = (p_job).task_identifier
+    where l.id = (p_policy).ahead_limiter_id and m.pace > 1e-6
+      and l.sampled_at between p_now - interval '1 minute' and p_now + interval '1 minute'
+    limit 1), 0);
   v_until_s := v_until_s + v_lag * 2; -- the lag of a job varies much
   if p_it -> 'ticked_by' = 'null' then
     v_until_s := v_until_s + 60;
@@ -51,10 +76,21 @@ begin
     return jsonb_build_object('estimate', null, 'no_estimate', 'it may take longer than a year');
   end if;
   v_until := v_goes_at + make_interval(secs => v_until_s);
-  v_changes_at := _limit_changes_at(
-    (p_policy).id, (p_partition).context, p_it -> 'gates', p_now);
+  -- An override begins or ends. One that another override hides changes nothing
+  v_changes_at := (
+    select min(t.at) from overrides o
+    join lateral (
+      select g ->> 'gate' as gate, coalesce(g ->> 'key', '') as key,
+        case when g ->> 'scope' = 'partition' then (p_partition).context end as context -- a shared gate has no single one
+      from jsonb_array_elements(p_it -> 'gates') g
+    ) g on g.gate = o.gate and (o.scope_key is null or o.scope_key = g.key)   -- of many keys only this one's
+    cross join lateral (values (o.from_at), (o.until_at)) t (at)
+    where o.policy_id = (p_policy).id and isfinite(t.at) and t.at > p_now
+      and _override_id_at((p_policy).id, g.gate, g.key, g.context, t.at, t.at) is distinct from
+        _override_id_at((p_policy).id, g.gate, g.key, g.context, p_now, p_now));
   if v_changes_at < v_until then
-    return jsonb_build_object('estimate', null, 'no_estimate', 'a limit changes at ' || date_trunc('second', v_changes_at));
+    return jsonb_build_object('estimate', null,
+      'no_estimate', 'a limit changes at ' || date_trunc('second', v_changes_at));
   end if;
   return jsonb_build_object('no_estimate', null, 'estimate', jsonb_build_object(
     'from', least(greatest(v_goes_at + make_interval(secs => v_wait.least_s + v_lag / 2), (p_job).run_at), v_until),
@@ -62,106 +98,69 @@ begin
 end
 $$;
 
--- Why nobody can say when a job starts, whatever the pace, in words. Null: nothing forbids an estimate. `p_it` is what
--- _explained_wait says of the job, `p_stop` what stops its partition, and `p_first` whether none of its partition goes before.
-create or replace function _no_estimate(
-  p_it jsonb, p_stop jsonb, p_policy policies,
-  p_partition partitions, p_job staged_jobs,
-  p_first boolean, p_now timestamptz
-) returns text language plpgsql stable as $$
-begin
-  return case
-    when (p_job).partition_id is null then 'its partition is not worked out yet'
-    -- for as long as the doctor waits for the crontab
-    when p_it -> 'ticked_by' = 'null' and (p_policy).crontab_ticked_at < p_now - interval '5 minutes' then
-      'neither a loop nor the crontab ticks its policy'
-    when (p_partition).id is null then 'no tick has seen its partition yet'
-    when p_stop ->> 'reason' = 'paused' and p_stop ->> 'until' is null then 'it is paused until resume'
-    when (p_partition).probe_job_id is not null or ((p_partition).probing and not p_first) then
-      'it waits for the end of the job that goes first after a hold'
-    when p_it ->> 'reason' = 'strict_order' then 'the job that goes first may fail again'
-    when (p_job).retry_at is not null then 'Graphile Worker did not take it, and may not at the next try'
-    when exists (
-      select from jsonb_array_elements(p_it -> 'gates') g where g ->> 'reason' in ('rate_zero', 'max_zero')
-    ) then 'a limit of zero lets nothing go'
-    when not isfinite((p_job).run_at) then 'it is never due' end;
-end
-$$;
-
--- How many seconds an admitted job waits in Graphile Worker for a worker slot. By Little's law it spends as long there as
--- the jobs in flight take to end at their pace. Some of it is its own run. 0 if no pace was measured lately.
-create or replace function _start_lag(
-  p_policy policies, p_task text, p_now timestamptz
-) returns float8 language plpgsql stable as $$
-begin
-  return coalesce((
-    select greatest(l.in_flight / m.pace - coalesce(d.seconds, 0), 0)
-    from limiters l
-    cross join lateral _worker_slots((p_policy).id) s
-    cross join lateral (select min(x.seconds) as seconds from unnest(l.durations) x) f
-    cross join lateral (select _pace(l, s.slots, f.seconds, p_now) as pace) m
-    left join lateral unnest(l.durations) d on d.task = p_task
-    where l.id = (p_policy).ahead_limiter_id and m.pace > 1e-6
-      and l.sampled_at between p_now - interval '1 minute' and p_now + interval '1 minute'
-    limit 1), 0);
-end
-$$;
-
 -- In how many seconds after `p_at` a job goes: at least, and at most, with the basis in words. So many jobs of its
--- partition, of this cost, go before it. If nobody can tell, `why` says why. `p_it` is what _explained_wait says of the job.
+-- partition, of this cost, go before it. If nobody can tell, `why` says why. `p_it` is as in _estimate.
 --
 -- A job goes at the latest of its gates' times. A throttle of its partition alone gives its time by its tokens. Every other
 -- gate depends on other jobs: what all of them let through is the pace at which the partition's jobs went lately. That pace
--- has the share of other partitions in it, and the workers'. It counts if another gate than that throttle has no room for all
--- of these jobs, or if other partitions or passes keep them back.
+-- has the share of other partitions in it, and the workers'. It counts if another gate than that throttle has no room for
+-- all of these jobs, or if other partitions or passes keep them back.
 --
 -- While the job's own throttle is what it waits for, the time is nearly exact, and the pace is that of the throttle. If the
 -- partition was slower, something behind the throttle was, or nobody had jobs: then the time may be that of the pace.
+--
+-- The starts ahead, and the count behind the pace, are taken for as noisy as random arrivals: 1.75 deviations to each side
+-- are some 92 % of a normal distribution. Jobs of one partition share their luck, so of 200 estimates fewer may be right.
 create or replace function _wait_seconds(
-  p_it jsonb, p_policy policies, p_partition partitions,
-  p_cost float8, p_jobs int, p_cost_ahead float8, p_busy_since timestamptz, p_at timestamptz, p_now timestamptz,
+  p_it jsonb, p_policy policies, p_partition partitions, p_cost float8, p_jobs int, p_cost_ahead float8,
+  p_busy_since timestamptz, p_at timestamptz, p_now timestamptz,
   out least_s float8, out most_s float8, out basis text, out why text
 ) language plpgsql stable as $$
 declare
   v_most int := case when p_jobs < 10000 then p_jobs else greatest((p_partition).staged, p_jobs) end;
-  v_throttle record;
+  v_gates record;
   v_by_tokens boolean;
   v_crowded boolean;
   v_filled float8 := 0;
   v_pace record;
   v_by_pace record;
 begin
-  -- a shared throttle is no faster than its rate
-  select max(l.least_s) as least_s, max(m.most_s) filter (where g ->> 'scope' = 'partition') as most_s,
-    coalesce(bool_or(g ->> 'scope' = 'partition' and g ->> 'gate' = p_it ->> 'gate'), false) as lacks
-  into v_throttle from jsonb_array_elements(p_it -> 'gates') g
-  cross join lateral _throttle_seconds(g, p_cost_ahead, p_cost, p_at, p_now) l
-  cross join lateral _throttle_seconds(
-    g, p_cost_ahead * v_most / greatest(p_jobs, 1), p_cost, p_at, p_now) m
-  where (p_policy).enabled and g #>> '{limit,rate}' is not null;
+  -- nobody asks the gates of a policy that is switched off. A shared throttle is no faster than its rate
+  select max(l.least_s) as least_s, max(m.most_s) filter (where k.own) as most_s,
+    coalesce(bool_or(k.own and g ->> 'gate' = p_it ->> 'gate'), false) as by_own,
+    coalesce(bool_or(k.lacks), false) as lacks,
+    coalesce(bool_or(k.lacks and k.rate is null), false) as full,
+    coalesce(bool_or(not k.own and (k.lacks or (g ->> 'free')::float8 < case when k.rate is null then p_jobs + 1
+      else p_cost_ahead + least(p_cost, (g #>> '{limit,capacity}')::float8) end)), false) as crowded
+  into v_gates from jsonb_array_elements(p_it -> 'gates') g
+  cross join lateral (
+    select g #>> '{limit,rate}' as rate, g ->> 'scope' = 'partition' and g #>> '{limit,rate}' is not null as own,
+      (g ->> 'lacks')::boolean as lacks
+  ) k
+  left join lateral _throttle_seconds(g, p_cost_ahead, p_cost, p_at, p_now) l on k.rate is not null
+  left join lateral _throttle_seconds(
+    g, p_cost_ahead * v_most / greatest(p_jobs, 1), p_cost, p_at, p_now) m on k.own
+  where (p_policy).enabled;
   -- a token for the next job is often there, although the tokens keep back those behind it
-  v_by_tokens := v_throttle.lacks or (v_throttle.most_s > 0.5 and not exists (
-    select from jsonb_array_elements(p_it -> 'gates') g where (g ->> 'lacks')::boolean));
-  v_crowded := coalesce((p_it #>> '{place,partitions_before}')::int, 0) > 0
+  v_by_tokens := v_gates.by_own or (v_gates.most_s > 0.5 and not v_gates.lacks);
+  v_crowded := v_gates.crowded
+    or coalesce((p_it #>> '{place,partitions_before}')::int, 0) > 0
     or coalesce(p_it ->> 'reason', '') in ('tick_budget', 'batch')
-    or (v_throttle.most_s is null and p_jobs >= (p_policy).batch_size)
-    or exists (
-      select from jsonb_array_elements(p_it -> 'gates') g
-      where (p_policy).enabled and not (g ->> 'scope' = 'partition' and g #>> '{limit,rate}' is not null)
-        and ((g ->> 'lacks')::boolean or (g ->> 'free')::float8 < case when g #>> '{limit,rate}' is null
-          then p_jobs + 1 else p_cost_ahead + least(p_cost, (g #>> '{limit,capacity}')::float8) end));
-  least_s := coalesce(v_throttle.least_s, 0);
-  most_s := coalesce(v_throttle.most_s, 0.5);
-  basis := case when v_throttle.most_s is not null then 'the tokens of its partition' else 'the gates, which have room' end;
-  if v_crowded and not v_by_tokens and exists (
-    select from jsonb_array_elements(p_it -> 'gates') g
-    where (g ->> 'lacks')::boolean and g #>> '{limit,rate}' is null
-  ) then
-    v_filled := _filled((p_partition).id, (p_policy).half_life, p_now);
+    or (v_gates.most_s is null and p_jobs >= (p_policy).batch_size);
+  least_s := coalesce(v_gates.least_s, 0);
+  most_s := coalesce(v_gates.most_s, 0.5);
+  basis := case when v_gates.most_s is not null then 'the tokens of its partition' else 'the gates, which have room' end;
+  if v_crowded and not v_by_tokens and v_gates.full then
+    -- how many of the counted jobs are still in flight: each with what is left of it in the count
+    v_filled := coalesce((
+      select sum(_decayed(1, f.admitted_at, (p_policy).half_life, p_now))
+      from in_flight_jobs f where f.partition_id = (p_partition).id), 0);
   end if;
   v_pace := _own_pace(p_policy, p_partition, p_busy_since, v_filled, p_now);
-  v_by_pace := _pace_seconds(   -- nulls without a pace
-    p_jobs + 1, v_most + 1, v_pace.least_per_s, v_pace.most_per_s, v_pace.evidence);
+  -- nulls without a pace
+  select x.jobs / v_pace.most_per_s * greatest(1 - 1.75 * sqrt(1.0 / x.jobs + 1.0 / v_pace.evidence), 0) as least_s,
+    x.most / v_pace.least_per_s * (1 + 1.75 * sqrt(1.0 / x.most + 1.0 / v_pace.evidence)) + 0.5 as most_s
+  into v_by_pace from (select p_jobs + 1 as jobs, v_most + 1 as most) x;   -- with the job itself
   if v_by_tokens then
     if v_by_pace.least_s > most_s then
       most_s := v_by_pace.most_s;
@@ -182,135 +181,99 @@ $$;
 -- In how many seconds after `p_at` a throttle has the tokens for a job: at least, and at most. Only jobs of its own
 -- partition spend them. It has refilled, and nobody has spent, until `p_at`. `p_gate` is a gate of _explained_gates.
 --
--- If nothing is spent before, the gate's `next_at` is exact. A job that costs more than the bucket's capacity waits for a full
--- one, and leaves a debt. The tokens of a window come back as unevenly as they were spent, a 64th of it late. What is too little
--- for one more job stays unused.
+-- If nothing is spent before, the gate's `next_at` is exact. A job that costs more than the bucket's capacity waits for a
+-- full one, and leaves a debt. The tokens of a window come back as unevenly as they were spent, a 64th of it late. What does
+-- not fit into the calendar window that has `p_at` in it goes in those that follow, each full at its beginning. What is too
+-- little for one more job stays unused, at most so much in each window.
 create or replace function _throttle_seconds(
-  p_gate jsonb, p_cost_ahead float8, p_cost float8, p_at timestamptz, p_now timestamptz, out least_s float8, out most_s float8
+  p_gate jsonb, p_cost_ahead float8, p_cost float8, p_at timestamptz, p_now timestamptz,
+  out least_s float8, out most_s float8
 ) language plpgsql stable as $$
 declare
+  v_calendar text := p_gate #>> '{limit,calendar}';
   v_per float8 := (p_gate #>> '{limit,per}')::float8;
   v_capacity float8 := (p_gate #>> '{limit,capacity}')::float8;
   v_rate float8 := (p_gate #>> '{limit,rate}')::float8 / v_per;
   v_after float8 := extract(epoch from p_at - p_now);
   v_used float8 := (p_gate ->> 'used')::float8;
   v_cost float8 := least(p_cost, v_capacity);
-  v_usable float8 := v_capacity;
+  v_spent float8 := p_cost_ahead + v_cost;
+  v_usable float8 := case when v_cost > 0 then floor(v_capacity / v_cost + 1e-9) * v_cost else v_capacity end;
+  v_left float8;
+  v_least int;
+  v_most int;
 begin
   if p_cost_ahead = 0 then
     least_s := coalesce(greatest(extract(epoch from (p_gate ->> 'next_at')::timestamptz - p_at)::float8, 0), 0);
     most_s := least_s + 0.5;
-  elsif p_gate #>> '{limit,calendar}' is not null then
-    select c.least_s, c.most_s into least_s, most_s
-    from _calendar_seconds(p_gate, p_cost_ahead, p_cost, p_at, p_now) c;
+  elsif v_calendar is not null then
+    v_left := greatest(v_capacity - case when _calendar_begins_at(v_calendar, p_at) > p_now then 0 else v_used end, 0);
+    -- how many windows later; a million are more than anybody waits for
+    v_least := greatest(least(ceil((v_spent - v_left) / v_capacity - 1e-9), 1e6), 0);
+    v_left := case when v_cost > 0 then floor(v_left / v_cost + 1e-9) * v_cost else v_left end;
+    v_most := greatest(least(ceil((v_spent - v_left) / v_usable - 1e-9), 1e6), 0);
+    least_s := case when v_least = 0 then 0
+      else extract(epoch from _calendar_ends_at(v_calendar, p_at, v_least - 1) - p_at) end;
+    most_s := 0.5 + case when v_most = 0 then 0
+      else extract(epoch from _calendar_ends_at(v_calendar, p_at, v_most - 1) - p_at) end;
   elsif (p_gate #>> '{limit,sliding}')::boolean then
-    v_used := case when v_after >= v_per then 0 else v_used end;
-    if v_cost > 0 then
-      v_usable := floor(v_capacity / v_cost + 1e-9) * v_cost;
-    end if;
-    least_s := greatest(ceil((p_cost_ahead + v_cost) / v_capacity - 1e-9) - 1, 0) * v_per;
-    most_s := (p_cost_ahead + v_cost + v_used) / v_usable;
+    least_s := greatest(ceil(v_spent / v_capacity - 1e-9) - 1, 0) * v_per;
+    most_s := (v_spent + case when v_after >= v_per then 0 else v_used end) / v_usable;
     most_s := case when most_s <= 1 then 0 else most_s * v_per * 65 / 64 end + 0.5;
   else
-    least_s := greatest((p_cost_ahead + v_cost - least(v_capacity, v_capacity - v_used + v_rate * v_after)) / v_rate, 0);
+    least_s := greatest((v_spent - least(v_capacity, v_capacity - v_used + v_rate * v_after)) / v_rate, 0);
     most_s := least_s * 1.03 + v_cost / v_rate * (least_s > 0)::int + 0.5;
     least_s := greatest(least_s * 0.98 - 0.1, 0);
   end if;
 end
 $$;
 
--- In how many seconds after `p_at` a calendar window has the tokens for a job: at least, and at most. Only jobs of its own
--- partition spend them. `p_gate` is a gate of _explained_gates.
---
--- What does not fit into the window that has `p_at` in it goes in those that follow, each full at its beginning. What is too
--- little for one more job stays unused, at most so much in each.
-create or replace function _calendar_seconds(
-  p_gate jsonb, p_cost_ahead float8, p_cost float8, p_at timestamptz, p_now timestamptz, out least_s float8, out most_s float8
-) language plpgsql stable as $$
-declare
-  v_calendar text := p_gate #>> '{limit,calendar}';
-  v_capacity float8 := (p_gate #>> '{limit,capacity}')::float8;
-  v_cost float8 := least(p_cost, v_capacity);
-  v_left float8 := greatest(v_capacity - case
-    when _calendar_begins_at(v_calendar, p_at) > p_now then 0
-    else (p_gate ->> 'used')::float8 end, 0);
-  v_usable float8 := v_capacity;
-  v_usable_left float8 := v_left;
-  v_least int;
-  v_most int;
-begin
-  if v_cost > 0 then
-    v_usable := floor(v_capacity / v_cost + 1e-9) * v_cost;
-    v_usable_left := floor(v_left / v_cost + 1e-9) * v_cost;
-  end if;
-  -- a million windows are more than anybody waits for
-  v_least := greatest(least(ceil((p_cost_ahead + v_cost - v_left) / v_capacity - 1e-9), 1e6), 0);
-  v_most := greatest(least(ceil((p_cost_ahead + v_cost - v_usable_left) / v_usable - 1e-9), 1e6), 0);
-  least_s := case when v_least = 0 then 0
-    else extract(epoch from _calendar_ends_at(v_calendar, p_at, v_least - 1) - p_at) end;
-  most_s := 0.5 + case when v_most = 0 then 0
-    else extract(epoch from _calendar_ends_at(v_calendar, p_at, v_most - 1) - p_at) end;
-end
-$$;
-
--- How many of a partition's jobs that were counted lately are still in flight: each with what is left of it in the count.
-create or replace function _filled(p_partition_id uuid, p_half_life float8, p_now timestamptz)
-returns float8 language plpgsql stable as $$
-begin
-  return coalesce((
-    select sum(_decayed(1, f.admitted_at, p_half_life, p_now))
-    from in_flight_jobs f where f.partition_id = p_partition_id), 0);
-end
-$$;
-
 -- At what pace a partition's jobs were admitted lately: at least, and at most. `jobs` is their decayed count, `evidence` the
--- number of random arrivals that tell a pace as surely. All are null if the policy counts none (no half-life), or fewer than three.
+-- number of random arrivals that tell a pace as surely. Nulls if the policy counts none (no half-life), or fewer than three.
 --
--- The count is of a steady pace only after some half-lives. It is known since when the partition has had jobs, and how
--- many it ever admitted. At most none of the counted went before that. At least all of the others did, just before.
+-- The count is of a steady pace only after some half-lives. It is known since when the partition has had jobs, and how many
+-- it ever admitted. At most none of the counted went before that. At least all of the others did, just before. That time
+-- counts from its first admissions on (_counted_seconds): with a slow start, while it is routed and workers begin, the pace
+-- would be too low (decision 172).
 --
--- A partition that has just got its jobs starts slowly: it is routed, and workers begin. That time would make the pace too
--- low, and so the estimate too late. So it is left out if all admissions are younger: see _counted_seconds.
---
--- The first jobs of a cap go at once, and fill its slots. That says nothing of how fast slots come free. So the jobs that
--- still have theirs do not count for the pace at least. `p_filled` is how many of the counted these are, 0 without a cap.
+-- The first jobs of a cap go at once, and fill its slots. Those that still have theirs say nothing of how fast slots come
+-- free, and do not count for the pace at least: so many of the counted are `p_filled`, 0 without a cap.
 create or replace function _own_pace(
-  p_policy policies, p_partition partitions,
-  p_busy_since timestamptz, p_filled float8, p_now timestamptz, out jobs float8, out evidence float8, out least_per_s float8, out most_per_s float8
+  p_policy policies, p_partition partitions, p_busy_since timestamptz, p_filled float8, p_now timestamptz,
+  out jobs float8, out evidence float8, out least_per_s float8, out most_per_s float8
 ) language plpgsql stable as $$
 declare
   v_half_life float8 := (p_policy).half_life;
   v_work float8 := _work_of(p_policy, (p_partition).mean_work);
   v_jobs float8 := _decayed(
     (p_partition).decayed_admits, (p_partition).decayed_at, v_half_life, p_now) / coalesce(v_work, 1);
+  v_total float8 := (p_partition).admitted_total;
   v_busy float8 := least(
     greatest(extract(epoch from p_now - coalesce(p_busy_since, p_now))::float8, 0),
-    case when v_work is null then
-      _counted_seconds(v_jobs, (p_partition).admitted_total, v_half_life) end);
+    case when v_work is null then _counted_seconds(v_jobs, v_total, v_half_life) end);
   v_left float8 := exp(-least(v_busy * ln(2) / v_half_life, 500)); -- of a job that was admitted when it became busy
-  v_counted float8; -- by how much a pace of one job a second since then raises the count, less what it leaves to those before
+  v_counted float8; -- by how much one job a second since then raises the count, less what it leaves to those before
 begin
   if v_jobs >= 3 and v_jobs - p_filled >= 1 then
     jobs := v_jobs;
-    -- (sum of weights)^2 / sum of squared weights, if it was busy for that long: twice the count in the end, at first the count
+    -- (sum of weights)^2 / sum of squared weights, if it was busy for that long: in the end twice the count, at first once
     evidence := v_jobs * 2 / (1 + v_left);
     least_per_s := v_jobs * ln(2) / v_half_life;
     most_per_s := least_per_s / greatest(1 - v_left, 0.001);
     if v_busy > 0.05 * v_half_life then
       v_counted := v_half_life / ln(2) * (1 - v_left) - v_left * v_busy;
-      least_per_s := least(greatest(
-        least_per_s, (v_jobs - v_left * (p_partition).admitted_total) / v_counted), most_per_s);
+      least_per_s := least(greatest(least_per_s, (v_jobs - v_left * v_total) / v_counted), most_per_s);
     end if;
     least_per_s := least_per_s * (1 - p_filled / v_jobs);
   end if;
 end
 $$;
 
--- For how many seconds a partition has admitted jobs at a steady pace, by how much of their count has decayed. `p_jobs` is its
--- decayed count, and `p_total` is how many it ever admitted. Null: the count does not tell.
+-- For how many seconds a partition has admitted jobs at a steady pace, by how much of their count has decayed. `p_jobs` is
+-- its decayed count, and `p_total` is how many it ever admitted. Null: the count does not tell.
 --
--- At a steady pace the part that is left after x mean lifetimes is (1 - e^-x) / x. Newton's method goes down to x from above.
--- Jobs from a time before only make the result longer.
+-- At a steady pace the part that is left after x mean lifetimes is (1 - e^-x) / x. Newton's method goes down to x from
+-- above. Jobs from a time before only make the result longer.
 create or replace function _counted_seconds(p_jobs float8, p_total float8, p_half_life float8)
 returns float8 language plpgsql immutable as $$
 declare
@@ -318,49 +281,13 @@ declare
   v_x float8;
   v_gone float8;
 begin
-  if v_left is null or p_half_life is null or v_left <= 0.002 or v_left >= 0.9999 then
-    return null;
+  if v_left > 0.002 and v_left < 0.9999 then
+    v_x := least(1 / v_left, 2 * (1 / v_left - 1)); -- no less than the result
+    for v_nth in 1 .. 4 loop
+      v_gone := exp(-v_x);
+      v_x := v_x - (1 - v_gone - v_left * v_x) / (v_gone - v_left);
+    end loop;
   end if;
-  v_x := least(1 / v_left, 2 * (1 / v_left - 1)); -- no less than the result
-  for v_nth in 1 .. 4 loop
-    v_gone := exp(-v_x);
-    v_x := v_x - (1 - v_gone - v_left * v_x) / (v_gone - v_left);
-  end loop;
   return v_x * p_half_life / ln(2);
-end
-$$;
-
--- In how many seconds the last of so many jobs starts at a measured pace: at least, and at most. `p_jobs` and `p_jobs_most`
--- are with the job itself. `p_evidence` is how many random arrivals would tell the pace as surely.
---
--- The starts ahead, and the count behind the pace, are taken for as noisy as random arrivals. 1.75 deviations to each side
--- are some 92 % of a normal distribution. Jobs of one partition share their luck, so of 200 estimates fewer may be right.
-create or replace function _pace_seconds(
-  p_jobs int, p_jobs_most int, p_least_per_s float8, p_most_per_s float8, p_evidence float8,
-  out least_s float8, out most_s float8
-) language plpgsql immutable as $$
-begin
-  least_s := p_jobs / p_most_per_s * greatest(1 - 1.75 * sqrt(1.0 / p_jobs + 1.0 / p_evidence), 0);
-  most_s := p_jobs_most / p_least_per_s * (1 + 1.75 * sqrt(1.0 / p_jobs_most + 1.0 / p_evidence)) + 0.5;
-end
-$$;
-
--- When the first of a job's limits changes, because an override begins or ends after now. Null: none does. One that another
--- override hides changes nothing: _override_id_at decides.
-create or replace function _limit_changes_at(
-  p_policy_id int, p_context jsonb, p_gates jsonb, p_now timestamptz
-) returns timestamptz language plpgsql stable as $$
-begin
-  return (
-    select min(t.at) from overrides o
-    join lateral (
-      select g ->> 'gate' as gate, coalesce(g ->> 'key', '') as key,
-        case when g ->> 'scope' = 'partition' then p_context end as context   -- a shared gate has no single one
-      from jsonb_array_elements(p_gates) g
-    ) g on g.gate = o.gate and (o.scope_key is null or o.scope_key = g.key)   -- of many keys only this one's
-    cross join lateral (values (o.from_at), (o.until_at)) t (at)
-    where o.policy_id = p_policy_id and isfinite(t.at) and t.at > p_now
-      and _override_id_at(p_policy_id, g.gate, g.key, g.context, t.at, t.at) is distinct from
-        _override_id_at(p_policy_id, g.gate, g.key, g.context, p_now, p_now));
 end
 $$;

@@ -1,59 +1,8 @@
 -- What passes and releases did, by minute.
 
--- Appends what a pass did: how many jobs it admitted, and how long each of them had waited since it was due. Also how many
--- partitions kept due jobs, by reason, and how many jobs went that a shadow gate would have held back.
---
---   p_load    what it did in each partition, if the policy records its load
---   p_began   when the pass began; null: it was no pass, but an operator who admitted jobs past the gates
-create or replace function _count_pass(
-  p_policy_id int, p_candidates candidate[],
-  p_admissions admission[], p_admitted int, p_denied jsonb,
-  p_shadow_denied jsonb, p_quarantined int,
-  p_load load_change[], p_now timestamptz, p_began timestamptz
-) returns void language plpgsql volatile as $$
-declare
-  v_now_s float8 := date_part('epoch', p_now);
-begin
-  insert into activity (
-    policy_id, at, passes, pass_seconds, admitted, denied, shadow_denied, quarantined, load, waits)
-  select p_policy_id, p_now, case when p_began is null then 0 else 1 end,
-    coalesce(greatest(extract(epoch from clock_timestamp() - p_began), 0), 0), p_admitted, p_denied,
-    p_shadow_denied, p_quarantined, p_load,
-    case when p_admitted > 0 then array(
-      -- Not "extract", which is numeric and takes three times as long. Not of the difference, which fails for '-infinity'.
-      select _seconds(
-        1000 * greatest(v_now_s - date_part('epoch', c.run_at), 0))
-      from unnest(p_candidates) c
-      where c.chosen and (c.staged_id in (select a.staged_id from unnest(p_admissions) a where a.admitted)) is true)
-    else '{}' end;
-end
-$$;
-
--- Appends how many of the released jobs (`p_gone`) ended in each partition and how long they ran, for policies that record
--- their load.
-create or replace function _record_runs(
-  p_gone in_flight_jobs[], p_jobs finished_job[],
-  p_now timestamptz
-) returns void language plpgsql volatile as $$   -- planned as _free_slots
-begin
-  insert into activity (policy_id, at, load)
-  select r.policy_id, p_now, array_agg(row(r.policy_id, r.partition_id, p_now, 0, 0, 0, r.jobs, r.seconds)
-    ::load_change)
-  from (
-    select g.policy_id, g.partition_id, count(*) as jobs, sum(_seconds(f.duration_ms)) as seconds
-    from unnest(p_gone) g
-    join unnest(p_jobs) f on f.job = g.job_id and f.ok is not null and f.duration_ms is not null
-      and _is_end_of(f.admission, f.attempt, g.admission, g.attempt)
-    where g.policy_id in (
-      select p.id from policies p where p.load_kept_for is not null)
-    group by g.policy_id, g.partition_id
-  ) r group by r.policy_id;
-end
-$$;
-
 -- Folds up to `p_limit` rows of activity, the oldest first, into their minutes and into the totals. Returns how many rows
--- it has folded. It skips rows that another process is folding. A policy's totals are its row of the minute '-infinity'. The
--- load of policies that record it goes into load, and caps that changed go into caps.
+-- it has folded. It skips rows that another process is folding. A policy's totals are its row of the minute '-infinity'. Caps
+-- that changed go into caps.
 --
 -- What happened is appended, because passes, routers and releases of many processes would wait for each other at one row a
 -- minute. The lists of times are counted here for the same reason: it costs the pass nothing.
@@ -64,7 +13,6 @@ set jit = off
 as $$
 declare
   v_folded int;
-  v_load load_change[];
   v_caps cap_change[];
 begin
   with moved as materialized (
@@ -73,53 +21,44 @@ begin
       select o.id from activity o order by o.id limit p_limit for update skip locked))
     returning a.*, date_trunc('minute', a.at) as minute
   ),
-  counted as materialized (
-    select m.policy_id, m.minute, k.kind,
-      _bucket(u.seconds) as bucket,
-      count(*) as jobs, sum(u.seconds) as seconds
-    from moved m
-    cross join lateral (values ('waits', m.waits), ('lags', m.lags), ('runs', m.runs)) k (kind, list)
-    cross join unnest(k.list) u (seconds)
-    where u.seconds is not null group by 1, 2, 3, 4
-  ),
   listed as materialized (
-    select c.policy_id, c.minute, c.kind, jsonb_object_agg(c.bucket, c.jobs) as counts, sum(c.seconds) as seconds
-    from counted c group by c.policy_id, c.minute, c.kind
+    select c.policy_id, c.minute,
+      jsonb_object_agg(c.bucket, c.jobs) filter (where c.kind = 'waits') as waits,
+      sum(c.seconds) filter (where c.kind = 'waits') as wait_seconds,
+      jsonb_object_agg(c.bucket, c.jobs) filter (where c.kind = 'lags') as lags,
+      sum(c.seconds) filter (where c.kind = 'lags') as lag_seconds,
+      jsonb_object_agg(c.bucket, c.jobs) filter (where c.kind = 'runs') as runs,
+      sum(c.seconds) filter (where c.kind = 'runs') as run_seconds
+    from (
+      select m.policy_id, m.minute, k.kind, _bucket(u.seconds) as bucket, count(*) as jobs, sum(u.seconds) as seconds
+      from moved m
+      cross join lateral (values ('waits', m.waits), ('lags', m.lags), ('runs', m.runs)) k (kind, list)
+      cross join unnest(k.list) u (seconds)
+      where u.seconds is not null group by 1, 2, 3, 4
+    ) c group by c.policy_id, c.minute
   ),
   summed as materialized (
-    select m.policy_id, m.minute, sum(m.passes) as passes, sum(m.pass_seconds) as pass_seconds, sum(m.staged) as staged,
-      sum(m.admitted) as admitted, _sum_of_counts(m.denied) as denied,
+    select m.policy_id, m.minute, sum(m.passes) as passes, sum(m.pass_seconds) as pass_seconds,
+      max(m.at) filter (where m.passes > 0) as last_pass_at, sum(m.staged) as staged, sum(m.admitted) as admitted,
+      _sum_of_counts(m.denied) as denied,
       _sum_of_counts(m.shadow_denied) filter (where m.shadow_denied <> '{}') as shadow_denied,
       _sum_of_counts(m.left_to_pass) filter (where m.left_to_pass <> '{}') as left_to_pass,
       sum(m.quarantined) as quarantined, sum(m.dropped) as dropped, sum(m.expired) as expired, sum(m.delayed) as delayed,
-      sum(m.succeeded) as succeeded, sum(m.failed) as failed,
-      max(m.at) filter (where m.passes > 0) as last_pass_at
+      sum(m.succeeded) as succeeded, sum(m.failed) as failed
     from moved m group by m.policy_id, m.minute
-  ),
-  folded as materialized (
-    select s.policy_id, s.minute, s.passes, s.pass_seconds, s.staged, s.admitted, s.denied, s.shadow_denied, s.left_to_pass,
-      s.quarantined,
-      s.dropped, s.expired, s.delayed, s.succeeded, s.failed,
-      coalesce(w.counts, '{}') as waits, coalesce(w.seconds, 0) as wait_seconds,
-      coalesce(l.counts, '{}') as lags, coalesce(l.seconds, 0) as lag_seconds,
-      coalesce(r.counts, '{}') as runs, coalesce(r.seconds, 0) as run_seconds, s.last_pass_at
-    from summed s
-    left join listed w on (w.policy_id, w.minute, w.kind) = (s.policy_id, s.minute, 'waits')
-    left join listed l on (l.policy_id, l.minute, l.kind) = (s.policy_id, s.minute, 'lags')
-    left join listed r on (r.policy_id, r.minute, r.kind) = (s.policy_id, s.minute, 'runs')
   ),
   kept as (
     insert into minutes as m (
       policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, shadow_denied, left_to_pass,
       quarantined, dropped, expired, delayed, succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
-    select f.policy_id, coalesce(f.minute, '-infinity'), sum(f.passes), sum(f.pass_seconds), max(f.last_pass_at),
-      sum(f.staged), sum(f.admitted), _sum_of_counts(f.denied),
-      _sum_of_counts(f.shadow_denied), _sum_of_counts(f.left_to_pass), sum(f.quarantined), sum(f.dropped), sum(f.expired),
-      sum(f.delayed), sum(f.succeeded), sum(f.failed),
-      _sum_of_counts(f.waits), sum(f.wait_seconds),
-      _sum_of_counts(f.lags), sum(f.lag_seconds),
-      _sum_of_counts(f.runs), sum(f.run_seconds)
-    from folded f group by grouping sets ((f.policy_id, f.minute), (f.policy_id)) order by 1, 2
+    select s.policy_id, coalesce(s.minute, '-infinity'), sum(s.passes), sum(s.pass_seconds), max(s.last_pass_at),
+      sum(s.staged), sum(s.admitted), _sum_of_counts(s.denied), _sum_of_counts(s.shadow_denied),
+      _sum_of_counts(s.left_to_pass), sum(s.quarantined), sum(s.dropped), sum(s.expired), sum(s.delayed),
+      sum(s.succeeded), sum(s.failed), _sum_of_counts(l.waits), coalesce(sum(l.wait_seconds), 0), _sum_of_counts(l.lags), coalesce(sum(l.lag_seconds), 0),
+      _sum_of_counts(l.runs), coalesce(sum(l.run_seconds), 0)
+    from summed s
+    left join listed l on (l.policy_id, l.minute) = (s.policy_id, s.minute)
+    group by grouping sets ((s.policy_id, s.minute), (s.policy_id)) order by 1, 2
     on conflict (policy_id, minute) do update set
       passes = m.passes + excluded.passes, pass_seconds = m.pass_seconds + excluded.pass_seconds,
       last_pass_at = greatest(m.last_pass_at, excluded.last_pass_at),
@@ -132,17 +71,12 @@ begin
       quarantined = m.quarantined + excluded.quarantined, dropped = m.dropped + excluded.dropped,
       expired = m.expired + excluded.expired, delayed = m.delayed + excluded.delayed,
       succeeded = m.succeeded + excluded.succeeded, failed = m.failed + excluded.failed,
-      waits = _sum_counts(m.waits, excluded.waits),
-      wait_seconds = m.wait_seconds + excluded.wait_seconds,
-      lags = _sum_counts(m.lags, excluded.lags),
-      lag_seconds = m.lag_seconds + excluded.lag_seconds,
-      runs = _sum_counts(m.runs, excluded.runs),
-      run_seconds = m.run_seconds + excluded.run_seconds
+      waits = _sum_counts(m.waits, excluded.waits), wait_seconds = m.wait_seconds + excluded.wait_seconds,
+      lags = _sum_counts(m.lags, excluded.lags), lag_seconds = m.lag_seconds + excluded.lag_seconds,
+      runs = _sum_counts(m.runs, excluded.runs), run_seconds = m.run_seconds + excluded.run_seconds
   )
-  select count(*), (select array_agg(u::load_change) from moved m cross join unnest(m.load) u),
-    (select array_agg(u::cap_change order by m.id) from moved m cross join unnest(m.caps) u)
-  into v_folded, v_load, v_caps from moved;
-  perform _fold_load(v_load) where v_load is not null;
+  select count(*), (select array_agg(u::cap_change order by m.id) from moved m cross join unnest(m.caps) u)
+  into v_folded, v_caps from moved;
   perform _fold_caps(v_caps) where v_caps is not null;
   return v_folded;
 end
@@ -152,26 +86,22 @@ $$;
 -- and minute ten limiters have rows. Those that have one keep it. Then come those with the lowest caps.
 --
 --   p_changes   in the order in which they happened
-create or replace function _fold_caps(
-  p_changes cap_change[]
-) returns void language plpgsql volatile as $$
+create or replace function _fold_caps(p_changes cap_change[]) returns void language plpgsql volatile as $$
 begin
-  with change as materialized (
-    select c.policy_id, date_trunc('minute', c.at) as minute, c.gate, c.scope_key, min(c.cap) as lowest,
-      (array_agg(c.cap order by c.ordinality desc))[1] as last
-    from unnest(p_changes) with ordinality c group by 1, 2, c.gate, c.scope_key
-  ),
-  known as materialized (
+  with known as materialized (
     select c.*, exists (
-      select from caps x
-      where (x.policy_id, x.minute, x.gate, x.scope_key) = (c.policy_id, c.minute, c.gate, c.scope_key)) as has_row
-    from change c
+        select from caps x
+        where (x.policy_id, x.minute, x.gate, x.scope_key) = (c.policy_id, c.minute, c.gate, c.scope_key)) as has_row
+    from (
+      select c.policy_id, date_trunc('minute', c.at) as minute, c.gate, c.scope_key, min(c.cap) as lowest,
+        (array_agg(c.cap order by c.ordinality desc))[1] as last
+      from unnest(p_changes) with ordinality c group by 1, 2, c.gate, c.scope_key
+    ) c
   ),
   placed as materialized (
     select k.*, row_number() over (
         partition by k.policy_id, k.minute, k.has_row order by k.lowest, k.gate, k.scope_key)
-      + (select count(*) from caps x
-        where (x.policy_id, x.minute) = (k.policy_id, k.minute)) as place
+      + (select count(*) from caps x where (x.policy_id, x.minute) = (k.policy_id, k.minute)) as place
     from known k
   )
   insert into caps as x (policy_id, minute, gate, scope_key, lowest, last)
@@ -189,8 +119,7 @@ $$;
 --   p_counts   jobs by _bucket, as in the minutes
 --
 -- Its body is parsed once, when it is made, and so names the same operators under any search_path.
-create or replace function _quantile(p_share float8, p_counts jsonb) returns float8
-language sql immutable return (
+create or replace function _quantile(p_share float8, p_counts jsonb) returns float8 language sql immutable return (
   select 1.2::float8 ^ b.bucket / 1.1
   from (
     select c.bucket, sum(c.jobs) over (order by c.bucket) as up_to, sum(c.jobs) over () as all_jobs
@@ -218,8 +147,7 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
     from minutes m
     where m.minute >= date_bin(minutes_in_steps.step, minutes_in_steps.since, '2000-01-01Z')
       and m.policy_id = any(array(
-        select p.id from policies p
-        where minutes_in_steps.policy is null or p.name = minutes_in_steps.policy))
+        select p.id from policies p where minutes_in_steps.policy is null or p.name = minutes_in_steps.policy))
   ),
   summed as materialized (
     select m.at, sum(m.staged)::bigint as staged, sum(m.admitted)::bigint as admitted,
@@ -265,8 +193,7 @@ revoke execute on function :DISPATCH_POLICY_SCHEMA.minutes_in_steps from public;
 --
 --   select * from dispatch_policy.adaptive_caps('fetch_endpoint', now() - interval '1 hour', '1 minute');
 create or replace function :DISPATCH_POLICY_SCHEMA.adaptive_caps(policy text, since timestamptz, step interval)
-returns table (gate text, key text, minute timestamptz, lowest int, last int)
-language sql stable
+returns table (gate text, key text, minute timestamptz, lowest int, last int) language sql stable
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set jit = off as $$
   with it as materialized (
     select (p).id, date_bin(adaptive_caps.step, adaptive_caps.since, '2000-01-01Z') as since
@@ -282,13 +209,12 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
   stepped as materialized (
     select s.gate, s.scope_key, s.at, min(s.lowest) as lowest, (array_agg(s.last order by s.minute desc))[1] as last
     from stored s group by s.gate, s.scope_key, s.at
-  ),
-  -- the cap before the first step
-  before as materialized (
-    select l.gate, l.scope_key, (
-        select c.last from caps c
-        where (c.policy_id, c.gate, c.scope_key) = (i.id, l.gate, l.scope_key) and c.minute < i.since
-        order by c.minute desc limit 1) as last
+    union all
+    -- the cap before the first step
+    select l.gate, l.scope_key, '-infinity', null, (
+      select c.last from caps c
+      where (c.policy_id, c.gate, c.scope_key) = (i.id, l.gate, l.scope_key) and c.minute < i.since
+      order by c.minute desc limit 1)
     from limiter l cross join it i
   )
   select l.gate, l.scope_key, g.at, coalesce(s.lowest, k.last), coalesce(s.last, k.last)
@@ -297,11 +223,8 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
   cross join limiter l
   left join stepped s on (s.gate, s.scope_key, s.at) = (l.gate, l.scope_key, g.at)
   left join lateral (
-    select x.last from (
-      select p.at, p.last from stepped p where (p.gate, p.scope_key) = (l.gate, l.scope_key) and p.at < g.at
-      union all
-      select '-infinity', b.last from before b where (b.gate, b.scope_key) = (l.gate, l.scope_key)
-    ) x order by x.at desc limit 1) k on true
+    select p.last from stepped p
+    where (p.gate, p.scope_key) = (l.gate, l.scope_key) and p.at < g.at order by p.at desc limit 1) k on true
   order by l.gate, l.scope_key, g.at;
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.adaptive_caps from public;
@@ -309,7 +232,5 @@ revoke execute on function :DISPATCH_POLICY_SCHEMA.adaptive_caps from public;
 -- Adds what a sweep repaired, by kind, to the totals.
 create or replace function _count_repairs(p_repaired jsonb) returns void language sql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  insert into repairs as r (kind, repaired)
-  select e.key, e.value::bigint from jsonb_each_text(p_repaired) e order by e.key
-  on conflict (kind) do update set repaired = r.repaired + excluded.repaired;
+  update all_policies set repaired = _sum_counts(repaired, p_repaired);
 $$;

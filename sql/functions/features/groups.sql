@@ -1,96 +1,247 @@
--- Job groups: what has ended of them, and their callbacks.
+-- Job groups: calls of jobs with a callback, what has ended of them, and the callback.
 
--- Counts jobs that have ended for good in their groups, and adds the callbacks of groups in which they were the last.
+-- Stages the jobs of a call as a job group, with the rights of the schema's owner. When all of them have ended for good, the
+-- callback is added. It takes batches as _stage does.
 --
---   p_staged_ids, p_job_ids   of each job the id in staging and that in Graphile Worker; null: it has none
---   p_outcomes                how it ended, as in the history
---
--- Each job counts once in a group, because its row in group_jobs goes.
-create or replace function _end_in_groups(p_staged_ids bigint[], p_job_ids bigint[], p_outcomes text[])
-returns void language plpgsql volatile
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _free_slots
+--   p_then     the callback, see groups.callback; with "policy" if the calling process knows its policy
+--   group_id   null: the call has no jobs, and the callback was added at once
+create or replace function :DISPATCH_POLICY_SCHEMA.enqueue_group(
+  p_batches json, p_mode text, p_payloads text[], p_then json
+) returns table (
+  n int, staged boolean, id bigint, task_identifier text, queue_name text, run_at timestamptz, max_attempts int, job_key text,
+  priority int, flags text[], created_at timestamptz, policy text, partition text, shard text, job json, group_id bigint
+) language plpgsql
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+#variable_conflict use_column
 declare
-  v_group_ids bigint[];
-  -- Those that went on past their policy, and were admitted again under another staged id. Somebody may end such a job as well,
-  -- where it is staged, in a transaction that stays open. A sweep finds it if that one rolls back.
-  v_others bigint[] := array(
-    select m.staged_id from group_jobs m
-    where m.job_id = any(p_job_ids) and m.staged_id <> all (p_staged_ids) for update skip locked);
+  v_rows staging[];
+  v_group_id bigint;
 begin
-  with ended as materialized (
-    select * from unnest(p_staged_ids, p_job_ids, p_outcomes) e (staged_id, job_id, outcome)
-  ),
-  by_staged_id as (
-    delete from group_jobs m using ended e
-    where m.staged_id = any(p_staged_ids) and e.staged_id = m.staged_id
-    returning m.group_id, e.outcome
-  ),
-  by_job_id as (
-    delete from group_jobs m using ended e
-    where m.staged_id = any(v_others) and e.job_id = m.job_id
-    returning m.group_id, e.outcome
-  ),
-  appended as (
-    insert into group_ends (group_id, outcome, jobs)
-    select d.group_id, d.outcome, count(*)
-    from (select * from by_staged_id union all select * from by_job_id) d group by d.group_id, d.outcome
-    returning group_id
-  )
-  select array_agg(distinct a.group_id) into v_group_ids from appended a;
-  if v_group_ids is not null then
-    perform _fold_groups(v_group_ids);
+  perform _refuse_ungoverned(array(
+    select j.value ->> 'task' from json_array_elements(p_batches) b
+    cross join lateral json_array_elements(b.value -> 'jobs') j where b.value ->> 'policy' is null)
+    || case when p_then ->> 'policy' is null then p_then ->> 'identifier' end);
+  v_rows := array(select s from _stage(p_batches, p_mode, p_payloads) s);
+  v_group_id := _open_group(v_rows, p_then);
+  return query
+  select r.n, r.staged, r.id, r.task_identifier, r.queue_name, r.run_at, r.max_attempts, r.job_key, r.priority, r.flags,
+    r.created_at, r.policy, r.partition, r.shard, r.job, v_group_id
+  from unnest(v_rows) r;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.enqueue_group from public;
+
+-- Raises if one of these tasks has no policy: of a job of such a task nobody sees the end.
+create or replace function _refuse_ungoverned(p_tasks text[]) returns void language plpgsql as $$
+declare
+  v_task text := (
+    select u.task from unnest(p_tasks) u (task)
+    where u.task is not null and not exists (
+      select from policy_tasks t where t.task_identifier = u.task)
+    limit 1);
+begin
+  if v_task is not null then
+    raise exception 'dispatch_policy: a job group has a job of %, expected tasks that have a policy: nobody sees the end of other jobs. Declare a policy for it, or add it in a call of its own',
+      v_task using errcode = 'DPARG';
   end if;
 end
 $$;
 
--- Adds up what has ended of these job groups, and adds the callbacks of those in which all jobs have ended. It locks the groups'
--- rows, so of two transactions that end the last two jobs the second sees that both have ended.
+-- Makes a job group of jobs that were just added, and returns its id. If none of them is left to wait for, it adds the
+-- callback at once, and returns null. If that cannot be added now, the group stays open.
 --
--- The danger: an application may end a job in a transaction that stays open, and has the group's row locked. Releases and
--- passes would wait for it. The cure: this waits for a moment, and leaves such a group. What ended of it is appended by then,
--- and the next end of the group adds it up, or a sweep.
---
--- A callback that cannot be added stops no release: the group keeps the error, and a sweep tries again.
-create or replace function _fold_groups(p_ids bigint[]) returns void language plpgsql volatile
-set lock_timeout = '100ms' as $$
+-- A job that was not added counts as dropped, also if the row has the id of the job that kept it out (`uniqueFor`). So does one
+-- whose job the call has already.
+create or replace function _open_group(
+  p_rows staging[], p_then json
+) returns bigint language plpgsql volatile as $$
 declare
-  v_ids bigint[];
   v_group groups;
+  v_added staging[] := array(
+    select r from unnest(p_rows) r where r.id is not null and (not r.staged or r.job is null));
+  v_jobs int := (select count(distinct r.id) from unnest(v_added) r);
 begin
-  begin
-    v_ids := array(
-      select g.id from groups g where g.id = any(p_ids) order by g.id for no key update);
-  exception when lock_not_available or deadlock_detected then
-    v_ids := array(
-      select g.id from groups g
-      where g.id = any(p_ids) order by g.id for no key update skip locked);
-  when serialization_failure then   -- the caller's snapshot is older than the group
-    v_ids := '{}';
-  end;
-  -- a later statement than the lock: it must see what others have committed meanwhile
-  with ended as (
-    delete from group_ends e where e.group_id = any(v_ids) returning e.*
+  insert into groups (callback, total, dropped)
+  values (p_then, cardinality(p_rows), cardinality(p_rows) - v_jobs) returning * into v_group;
+  if v_jobs = 0 then
+    -- a callback that has no room, or whose key is remembered, must not fail the call: a sweep tries again
+    begin
+      perform _end_group(v_group);
+      return null;
+    exception when sqlstate 'DPFUL' then
+      update groups g set error = sqlerrm where g.id = v_group.id;
+      return v_group.id;
+    end;
+  end if;
+  insert into group_jobs (staged_id, group_id, job_id)
+  select r.id, v_group.id, case when bool_and(r.staged) then null else r.id end
+  from unnest(v_added) r group by r.id;
+  return v_group.id;
+end
+$$;
+
+-- Stages jobs added from SQL as a job group, with the rights of the schema's owner. See enqueue_group.
+create or replace function :DISPATCH_POLICY_SCHEMA.add_group(
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_expires_at timestamptz[],
+  p_debounces json[], p_then :GRAPHILE_WORKER_SCHEMA.job_spec
+) returns setof staging language plpgsql
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+declare
+  v_rows staging[];
+begin
+  perform _check_callback(p_then);
+  perform _refuse_ungoverned(array(select s.identifier from unnest(p_specs) s));
+  v_rows := array(select s from :DISPATCH_POLICY_SCHEMA.add_governed(
+    p_specs, p_mode, p_partition_keys, null, p_expires_at, p_debounces) s);
+  perform _open_group(v_rows, json_build_object(
+    'identifier', (p_then).identifier, 'payload', (p_then).payload, 'queueName', (p_then).queue_name,
+    'runAt', (p_then).run_at, 'maxAttempts', (p_then).max_attempts, 'jobKey', (p_then).job_key,
+    'priority', (p_then).priority, 'flags', (p_then).flags,
+    'traceparent', _traceparent(current_setting('dispatch_policy.traceparent', true))));
+  return query select r.* from unnest(v_rows) r;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.add_group from public;
+
+-- Raises for a callback from SQL that could not be added when its group has ended: that has to be seen now.
+create or replace function _check_callback(p_then :GRAPHILE_WORKER_SCHEMA.job_spec) returns void
+language plpgsql as $$
+begin
+  if (p_then).identifier is null then
+    raise exception 'dispatch_policy: then_job: identifier is null, expected the task of the callback' using errcode = 'DPARG';
+  end if;
+  perform _refuse_ungoverned(array[(p_then).identifier]);
+  perform _check_specs(array[p_then]);
+  if exists (select from unnest((p_then).flags) f where _is_own_flag(f)) then
+    raise exception 'dispatch_policy: then_job: flags that begin with "dispatch_policy:" are reserved' using errcode = 'DPARG';
+  end if;
+  if coalesce(json_typeof((p_then).payload), 'null') not in ('object', 'null') then
+    raise exception 'dispatch_policy: then_job: the payload is of type %, expected an object: the counts are added to it as "_group"',
+      json_typeof((p_then).payload) using errcode = 'DPARG';
+  end if;
+  perform _path_key(
+    p.definition, (coalesce(nullif((p_then).payload::jsonb, 'null'), '{}') || '{"_group": {"id": "0"}}')::json,
+    (p_then).identifier)
+  from policy_tasks t
+  join policies p on p.id = t.policy_id
+  where t.task_identifier = (p_then).identifier;
+end
+$$;
+
+-- Counts in their groups the jobs that have ended for good, by what is told of them, and adds the callbacks of groups in which
+-- they were the last. A job counts once, because its row in group_jobs goes. One that goes on is known by Graphile Worker's id
+-- as well, because it may go on without a slot; one that goes on under another id is known by that.
+--
+-- Returns events that have to stay: of jobs whose groups another session has locked, and what comes after these.
+create or replace function _events_to_groups(p_events events[]) returns bigint[] language plpgsql volatile
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _free_slots
+declare
+  v_group_ids bigint[] := array(
+    select m.group_id from group_jobs m where m.staged_id = any(array(select e.staged_id from unnest(p_events) e))
+    union select m.group_id from group_jobs m where m.job_id = any(array(select e.job_id from unnest(p_events) e)));
+  v_locked bigint[];
+  v_out_ids bigint[] := '{}';       -- jobs of other groups, by both of their ids
+  v_out_job_ids bigint[] := '{}';
+  v_event events;
+  v_part events[] := '{}';
+  v_left bigint[] := '{}';
+begin
+  if v_group_ids = '{}' then
+    return '{}';
+  end if;
+  v_locked := array(select g.id from groups g where g.id = any(v_group_ids) order by g.id for no key update skip locked);
+  if cardinality(v_locked) < cardinality(v_group_ids) then
+    select array_agg(m.staged_id), coalesce(array_agg(m.job_id) filter (where m.job_id is not null), '{}')
+    into v_out_ids, v_out_job_ids
+    from group_jobs m where m.group_id = any(v_group_ids) and m.group_id <> all (v_locked);
+  end if;
+  foreach v_event in array p_events loop   -- what comes after a job got another id is known by that
+    continue when v_event.kind not in ('left', 'ended', 'moved');
+    if v_event.staged_id = any(v_out_ids) or v_event.job_id = any(v_out_job_ids) then
+      v_left := v_left || v_event.id;
+      if v_event.kind = 'moved' then
+        v_out_ids := v_out_ids || (v_event.facts ->> 'to')::bigint;
+        v_out_job_ids := v_out_job_ids || coalesce((v_event.facts ->> 'toJob')::bigint, 0);
+      elsif v_event.kind = 'ended' then
+        v_out_job_ids := v_out_job_ids || coalesce(v_event.job_id, 0);
+      end if;
+    elsif v_event.facts ->> 'outcome' is null and v_event.kind <> 'moved' then
+      -- its next end may name it by this id alone
+      update group_jobs m set job_id = v_event.job_id where m.staged_id = v_event.staged_id and v_event.kind = 'ended';
+    elsif v_event.kind = 'moved' then
+      perform _end_in_groups(v_part);
+      v_part := '{}';
+      update group_jobs m set staged_id = (v_event.facts ->> 'to')::bigint, job_id = (v_event.facts ->> 'toJob')::bigint
+      where m.ctid = any(array(
+          select x.ctid from group_jobs x where x.staged_id = v_event.staged_id
+          union select x.ctid from group_jobs x where x.job_id = v_event.job_id))
+        and not exists (   -- the other job is of the same group already
+          select from group_jobs x
+          where x.staged_id = (v_event.facts ->> 'to')::bigint and x.group_id = m.group_id and x.ctid <> m.ctid);
+    else
+      v_part := v_part || v_event;
+    end if;
+  end loop;
+  perform _end_in_groups(v_part);
+  perform _end_groups(v_locked);
+  return v_left;
+end
+$$;
+
+-- Counts in their groups the jobs that have ended for good by these events, between which none got another id. Their groups are
+-- locked.
+create or replace function _end_in_groups(p_events events[]) returns void language plpgsql volatile
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _free_slots
+declare
+  v_staged_ids bigint[] := array(select e.staged_id from unnest(p_events) e);
+  -- of a job that left staging, the row in Graphile Worker may have another one by now
+  v_job_ids bigint[] := array(select e.job_id from unnest(p_events) e where e.kind = 'ended' and e.job_id is not null);
+begin
+  with told as materialized (
+    select distinct on (e.staged_id) e.staged_id, e.job_id, e.facts ->> 'outcome' as outcome
+    from unnest(p_events) e order by e.staged_id, e.id
+  ),
+  by_staged_id as (
+    delete from group_jobs m using told t
+    where m.staged_id = any(v_staged_ids) and t.staged_id = m.staged_id
+    returning m.group_id, t.outcome
+  ),
+  -- those that went on past their policy, and were admitted again under another staged id
+  by_job_id as (
+    delete from group_jobs m using told t
+    where m.job_id = any(v_job_ids) and m.staged_id <> all (v_staged_ids) and t.job_id = m.job_id
+    returning m.group_id, t.outcome
   ),
   tally as materialized (
-    select e.group_id as id,
-      coalesce(sum(e.jobs) filter (where e.outcome = 'succeeded'), 0) as succeeded,
-      coalesce(sum(e.jobs) filter (where e.outcome = 'failed'), 0) as failed,
-      coalesce(sum(e.jobs) filter (where e.outcome = 'removed'), 0) as removed,
-      coalesce(sum(e.jobs) filter (where e.outcome = 'dropped'), 0) as dropped,
-      coalesce(sum(e.jobs) filter (where e.outcome = 'replaced'), 0) as replaced,
-      coalesce(sum(e.jobs) filter (where e.outcome = 'gone'), 0) as gone
-    from ended e group by e.group_id
+    select d.group_id as id, count(*) filter (where d.outcome = 'succeeded') as succeeded,
+      count(*) filter (where d.outcome = 'failed') as failed, count(*) filter (where d.outcome = 'removed') as removed,
+      count(*) filter (where d.outcome = 'dropped') as dropped, count(*) filter (where d.outcome = 'replaced') as replaced,
+      count(*) filter (where d.outcome = 'gone') as gone
+    from (select * from by_staged_id union all select * from by_job_id) d group by d.group_id
   )
-  update groups g set succeeded = g.succeeded + t.succeeded, failed = g.failed + t.failed,
-    removed = g.removed + t.removed, dropped = g.dropped + t.dropped, replaced = g.replaced + t.replaced,
-    gone = g.gone + t.gone
+  update groups g set succeeded = g.succeeded + t.succeeded, failed = g.failed + t.failed, removed = g.removed + t.removed,
+    dropped = g.dropped + t.dropped, replaced = g.replaced + t.replaced, gone = g.gone + t.gone
   from tally t where g.id = t.id;
+end
+$$;
+
+-- Adds the callbacks of those of these groups that have no job left. The caller has locked them. A callback that cannot be added,
+-- or whose job key somebody adds in a transaction that stays open, stops nothing else: its group keeps the error, and a sweep
+-- tries again.
+create or replace function _end_groups(p_ids bigint[]) returns void language plpgsql volatile
+set lock_timeout = '100ms' as $$
+declare
+  v_group groups;
+begin
   for v_group in
-    select g.* from groups g where g.id = any(v_ids) and g.jobs_left = 0 order by g.id
+    select g.* from groups g where g.id = any(p_ids) and g.jobs_left = 0 order by g.id
   loop
     begin
       perform _end_group(v_group);
     exception when others then
+      if sqlstate = '55P03' then
+        perform set_config('lock_timeout', '5ms', true);   -- all together do not wait for long
+      end if;
       update groups g set error = sqlerrm where g.id = v_group.id;
     end;
   end loop;
@@ -135,188 +286,6 @@ begin
 end
 $$;
 
--- Counts in their groups those of these released jobs that have ended for good. Retries of failed jobs are staged by now. A job
--- that goes on is remembered by Graphile Worker's id, because it may go on without a slot.
-create or replace function _end_released(
-  p_gone in_flight_jobs[], p_jobs finished_job[]
-) returns void language plpgsql volatile
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _free_slots
-declare
-  v_staged_ids bigint[] := array(
-    select m.staged_id from group_jobs m
-    where m.staged_id = any(array(select g.staged_id from unnest(p_gone) g)));
-  v_job_ids bigint[] := '{}';
-  v_end record;
-begin
-  if exists (select from group_jobs m where m.job_id is not null) then   -- mostly none has
-    v_job_ids := array(
-      select m.job_id from group_jobs m
-      where m.job_id = any(array(select g.job_id from unnest(p_gone) g)));
-  end if;
-  if v_staged_ids = '{}' and v_job_ids = '{}' then
-    return;
-  end if;
-  with ended as materialized (
-    select g.staged_id, g.job_id, f.ordinality, _outcome(
-      f.ok, (select true from staged_jobs s where s.parked_job_id = g.job_id limit 1),
-      j.attempts, j.max_attempts, j.locked_at is not null) as outcome
-    from unnest(p_gone) g
-    join unnest(p_jobs) f on f.job = g.job_id
-      and _is_end_of(f.admission, f.attempt, g.admission, g.attempt)
-    left join lateral (   -- one look at the index for each
-      select x.attempts, x.max_attempts, x.locked_at from :GRAPHILE_WORKER_SCHEMA.jobs x
-      where x.id = g.job_id and _is_row_of(g.revision, g.staged_id, x.revision, x.flags) limit 1
-    ) j on true
-    where (g.staged_id in (select unnest(v_staged_ids))) is true or (g.job_id in (select unnest(v_job_ids))) is true
-  ),
-  released as materialized (   -- a job may have several ends
-    select distinct on (e.job_id) e.* from ended e order by e.job_id, e.outcome is null, e.ordinality desc
-  )
-  select coalesce(array_agg(r.staged_id) filter (where r.outcome is not null), '{}') as staged_ids,
-    array_agg(r.job_id) filter (where r.outcome is not null) as job_ids,
-    array_agg(r.outcome) filter (where r.outcome is not null) as outcomes,
-    array_agg(r.staged_id) filter (where r.outcome is null) as going_staged_ids,
-    array_agg(r.job_id) filter (where r.outcome is null) as going_job_ids
-  into v_end from released r;
-  update group_jobs m set job_id = e.job_id
-  from unnest(v_end.going_staged_ids, v_end.going_job_ids) e (staged_id, job_id)
-  where m.staged_id = any(v_end.going_staged_ids) and m.staged_id = e.staged_id and m.job_id is distinct from e.job_id;
-  if v_end.staged_ids <> '{}' then
-    perform _end_in_groups(v_end.staged_ids, v_end.job_ids, v_end.outcomes);
-  end if;
-end
-$$;
-
--- Counts in their groups the jobs that left staging or Graphile Worker's rows without running, in a pass. They lost their
--- place to a newer job of their key, or the row of a parked one is not there any more. Called before the new in-flight rows
--- are written.
-create or replace function _admit_in_groups(p_admissions admission[])
-returns void language plpgsql volatile as $$
-declare
-  v_staged_ids bigint[];
-  v_outcomes text[];
-begin
-  select array_agg(e.staged_id), array_agg(e.outcome) into v_staged_ids, v_outcomes
-  from (
-    select f.staged_id, 'replaced' as outcome
-    from unnest(p_admissions) a
-    join in_flight_jobs f on f.job_id = a.job_id and f.staged_id <> a.staged_id
-    where a.counted and f.job_id = any(array(select b.job_id from unnest(p_admissions) b where b.counted))
-    union all
-    select a.staged_id, _outcome_of_staged(a.staged_id, a.job_id, a.revision)
-    from unnest(p_admissions) a
-    join group_jobs m on m.staged_id = a.staged_id
-    where not a.admitted and m.staged_id = any(array(select b.staged_id from unnest(p_admissions) b where not b.admitted))
-  ) e where e.outcome is not null;
-  if v_staged_ids is not null then
-    perform _end_in_groups(v_staged_ids, null, v_outcomes);
-  end if;
-end
-$$;
-
--- How a staged job has ended that left staging without an admission. Null: it goes on.
---
---   p_job_id, p_revision   the row in which it was parked; null: it was not parked, and a newer job of its key is there
---
--- The danger: somebody retried a parked job by hand. Its row leaves staging, but the job runs or waits in Graphile Worker. Or
--- it has just ended, and its release is under way: its row is gone, and the release knows how it ended. It counted as
--- replaced or as gone, and the callback came before its end. The cure: a job goes on while it is in flight, or while
--- Graphile Worker will run it.
-create or replace function _outcome_of_staged(p_staged_id bigint, p_job_id bigint, p_revision int)
-returns text language plpgsql stable as $$
-declare
-  v_row record;
-begin
-  if p_job_id is null then
-    return 'replaced';
-  end if;
-  select j.* into v_row from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id;
-  if found and not _is_row_of(p_revision, p_staged_id, v_row.revision, v_row.flags) then
-    return 'replaced';
-  elsif exists (
-    select from in_flight_jobs f
-    where f.job_id = p_job_id and (f.revision = p_revision or f.staged_id = p_staged_id)
-  ) then
-    return null;
-  end if;
-  return _outcome(
-    null, false, v_row.attempts, v_row.max_attempts, v_row.locked_at is not null);
-end
-$$;
-
--- A copy takes the place of its original in the groups: the original completes without running.
---
--- The danger: somebody retried a parked job by hand, so its original started while its row still waited in staging. The copy
--- did not take the place. The next pass found the original gone, and the callback came before the copy had run. The cure: a
--- job is known by its id in Graphile Worker, wherever else it waits. Its flag counts only if an admission wrote it: somebody
--- may have copied the flags of a job that goes on.
-create or replace function _copy_in_groups(p_job_id bigint, p_copy_id bigint)
-returns void language plpgsql volatile as $$
-begin
-  if not exists (select from groups) then
-    return;
-  end if;
-  update group_jobs m set staged_id = p_copy_id, job_id = null
-  where (m.job_id = p_job_id or m.staged_id = (
-      select _staged_id_of(j.flags) from :GRAPHILE_WORKER_SCHEMA.jobs j
-      where j.id = p_job_id and _is_ours(j.flags, j.created_at, j.key)))
-    and not exists (   -- the copy replaced a job of the same group
-      select from group_jobs x where x.staged_id = p_copy_id and x.group_id = m.group_id);
-end
-$$;
-
--- Keeps a job that a full worker pool requeues in its groups. Called after its slot was released.
---
--- The danger: the release has written the id of the original, which completes without running, and by that id the job would
--- soon be gone. The cure: the job is known by its staged id again, and if a copy is parked, by the copy's id.
-create or replace function _requeue_in_groups(p_job_id bigint, p_staged_id bigint)
-returns void language plpgsql volatile as $$
-begin
-  if not exists (select from groups) then
-    return;
-  end if;
-  update group_jobs m set staged_id = p_staged_id, job_id = (
-    select s.parked_job_id from staged_jobs s where s.id = p_staged_id)
-  where m.job_id = p_job_id;
-end
-$$;
-
--- Keeps jobs that are unstaged in their groups, under Graphile Worker's ids. Those that left without a trace have ended, as
--- _outcome_of_staged has it. Called before the staged rows are deleted.
---
---   p_ids        all staged jobs that are unstaged
---   p_added      those of them that were new to Graphile Worker
---   p_job_ids    of each of these Graphile Worker's id
-create or replace function _unstage_in_groups(p_ids bigint[], p_added bigint[], p_job_ids bigint[])
-returns void language plpgsql volatile as $$
-declare
-  v_others record;
-begin
-  if not exists (select from groups) then
-    return;
-  end if;
-  select array_agg(o.id) filter (where o.outcome is not null) as ended_ids,
-    array_agg(o.outcome) filter (where o.outcome is not null) as outcomes,
-    coalesce(array_agg(o.id) filter (where o.outcome is null and o.is_there), '{}') as kept_ids,
-    coalesce(array_agg(o.parked_job_id) filter (where o.outcome is null and o.is_there), '{}') as kept_job_ids
-  into v_others
-  from (
-    select s.id, s.parked_job_id,
-      _outcome_of_staged(s.id, s.parked_job_id, s.parked_revision) as outcome,
-      exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = s.parked_job_id) as is_there
-    from staged_jobs s
-    where s.id = any(array(
-      select m.staged_id from group_jobs m where m.staged_id = any(p_ids)
-      except select unnest(p_added)))
-  ) o;
-  update group_jobs m set staged_id = k.job_id, job_id = k.job_id
-  from unnest(p_added || v_others.kept_ids, p_job_ids || v_others.kept_job_ids) k (staged_id, job_id)
-  where m.staged_id = any(p_ids) and m.staged_id = k.staged_id;
-  perform _end_in_groups(v_others.ended_ids, null, v_others.outcomes)
-  where v_others.ended_ids is not null;
-end
-$$;
-
 -- Ends in their groups the jobs whose end no release has seen: Graphile Worker ran them past their policy, or an operator
 -- ended them there. Then it adds up what others have left, and tries callbacks again that could not be added.
 --
@@ -353,15 +322,18 @@ begin
         select from staged_jobs s where s.id = m.staged_id or s.parked_job_id = m.job_id)
       and m.staged_id not in (select f.staged_id from in_flight_jobs f)
       and (m.job_id in (select f.job_id from in_flight_jobs f)) is not true
+      -- events that nobody has read yet say how it ended, or by which id it goes on
+      and not exists (select from events e where e.staged_id = m.staged_id)
+      and (m.job_id in (select e.job_id from events e)) is not true
   ) l where l.outcome is not null;
   closed := cardinality(v_ids);
   if closed > 0 then
-    perform _end_in_groups(v_ids, null, v_outcomes);
+    perform _events_to_groups(array(
+      select row(u.n, 0, now(), 'left', u.id, null, null, jsonb_build_object('outcome', u.outcome))::events
+      from unnest(v_ids, v_outcomes) with ordinality u (id, outcome, n)));
   end if;
   if staged_id is null then
-    perform _fold_groups(array(
-      select g.id from groups g where g.jobs_left = 0
-      union select e.group_id from group_ends e));
+    perform _end_groups(array(select g.id from groups g where g.jobs_left = 0 order by g.id for no key update skip locked));
   end if;
 end
 $$;

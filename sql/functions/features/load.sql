@@ -1,64 +1,38 @@
 -- The load of policies that record it.
 
--- What these arrivals bring to each partition, by second. Jobs come when they are due. If nobody ticked for a minute, or
--- somebody gave them a time that has passed long ago, they come now.
-create or replace function _load_of_arrivals(
-  p_policy_id int, p_arrivals arrivals[], p_now timestamptz
-) returns load_change[] language sql stable as $$
-  select array(
-    select row(p_policy_id, a.partition_id, s.at, sum(a.jobs), sum(a.jobs * a.min_cost), 0, 0, 0)
-      ::load_change
-    from unnest(p_arrivals) a
-    cross join lateral (select date_trunc('second',
-      case when a.due_at > p_now - interval '1 minute' then a.due_at else p_now end) as at) s
-    where a.jobs > 0 and s.at < 'infinity'
-    group by a.partition_id, s.at);
-$$;
-
--- How many jobs of each partition a pass admitted.
-create or replace function _load_of_pass(
-  p_policy_id int, p_candidates candidate[],
-  p_admissions admission[], p_now timestamptz
-) returns load_change[] language sql stable as $$
-  select array(
-    select row(p_policy_id, c.partition_id, p_now, 0, 0, count(*), 0, 0)::load_change
-    from unnest(p_candidates) c
-    where c.staged_id in (select a.staged_id from unnest(p_admissions) a where a.admitted)
-    group by c.partition_id);
-$$;
-
--- Adds these changes to the load of their policies. It is bounded: of each minute a hundred partitions have rows, and all
+-- Adds what these events of a policy say to its load. It is bounded: of each minute a hundred partitions have rows, and all
 -- others share one. Partitions that have a row of the minute keep it. Then come those that had one of the minute before.
 -- So a partition is not in and out. Then come those with the most jobs.
-create or replace function _fold_load(
-  p_changes load_change[]
-) returns void language plpgsql volatile as $$
+create or replace function _events_to_load(p_events events[]) returns void language plpgsql volatile as $$
 begin
   with change as materialized (
-    select c.policy_id, date_trunc('minute', c.at) as minute, c.partition_id, extract(second from c.at)::smallint as second,
-      c.came, c.cost, c.admitted, c.ended, c.run_seconds
-    from unnest(p_changes) c
-  ),
-  jobs as materialized (
-    select c.policy_id, c.minute, c.partition_id, sum(c.came + c.admitted + c.ended) as jobs
-    from change c group by c.policy_id, c.minute, c.partition_id
+    select e.policy_id, date_trunc('minute', e.at) as minute, e.partition_id, extract(second from e.at)::smallint as second,
+      case when e.kind = 'came' then (e.facts ->> 'jobs')::int else 0 end as came,
+      case when e.kind = 'came' then (e.facts ->> 'cost')::float8 else 0 end as cost,
+      case e.kind when 'admitted' then 1 when 'came' then coalesce((e.facts ->> 'admitted')::int, 0) else 0 end as admitted,
+      case when e.kind = 'ended' then 1 else 0 end as ended,
+      case when e.kind = 'ended' then (e.facts ->> 'seconds')::float8 else 0 end as run_seconds
+    from unnest(p_events) e
+    where e.kind in ('came', 'admitted')
+      or (e.kind = 'ended' and e.facts ->> 'ok' is not null and e.facts ->> 'seconds' is not null)
   ),
   known as materialized (
-    select j.policy_id, j.minute, j.partition_id, j.jobs,
-      exists (
+    select j.*, exists (
         select from load l
         where (l.policy_id, l.minute, l.partition_id) = (j.policy_id, j.minute, j.partition_id)) as has_row,
       exists (
         select from load l
         where (l.policy_id, l.minute, l.partition_id)
           = (j.policy_id, j.minute - interval '1 minute', j.partition_id)) as had_row
-    from jobs j
+    from (
+      select c.policy_id, c.minute, c.partition_id, sum(c.came + c.admitted + c.ended) as jobs
+      from change c group by c.policy_id, c.minute, c.partition_id
+    ) j
   ),
   there as materialized (
     select m.policy_id, m.minute, (
-        select count(*) from load l
-        where (l.policy_id, l.minute) = (m.policy_id, m.minute)) as n
-    from (select distinct j.policy_id, j.minute from jobs j) m
+        select count(*) from load l where (l.policy_id, l.minute) = (m.policy_id, m.minute)) as n
+    from (select distinct c.policy_id, c.minute from change c) m
   ),
   placed as materialized (
     select x.policy_id, x.minute, x.partition_id,
@@ -77,8 +51,7 @@ begin
     join placed p on (p.policy_id, p.minute, p.partition_id) = (c.policy_id, c.minute, c.partition_id)
     group by c.policy_id, c.minute, p.row_id, c.second
   )
-  insert into load as l (
-    policy_id, minute, partition_id, seconds, came, cost, admitted, ended, run_seconds)
+  insert into load as l (policy_id, minute, partition_id, seconds, came, cost, admitted, ended, run_seconds)
   select b.policy_id, b.minute, b.row_id,
     coalesce(array_agg(b.second order by b.second) filter (where b.came > 0), '{}'),
     coalesce(array_agg(b.came order by b.second) filter (where b.came > 0), '{}'),
@@ -145,12 +118,11 @@ begin
       select coalesce(jsonb_agg(jsonb_build_object(
         'row', q.id, 'key', q.key, 'shard', q.shard, 'context', q.context, 'weight', q.weight, 'limits', q.limits,
         'waiting', q.staged + coalesce((
-          select sum(a.jobs) from arrivals a
-          where a.policy = v_policy.name and a.partition_id = q.id), 0)) order by q.id), '[]')
+          select sum(a.jobs) from arrivals a where a.policy = v_policy.name and a.partition_id = q.id), 0)
+      ) order by q.id), '[]')
       from partitions q
       where q.policy_id = v_policy.id and q.id = any(array(
-        select l.partition_id from load l
-        where l.policy_id = v_policy.id and l.minute >= v_from
+        select l.partition_id from load l where l.policy_id = v_policy.id and l.minute >= v_from
         union
         (select w.id from partitions w
         where w.policy_id = v_policy.id and w.staged > 0 order by w.staged desc limit 100)))),
@@ -158,8 +130,7 @@ begin
       select coalesce(jsonb_agg(jsonb_build_object(
         'gate', o.gate, 'key', o.scope_key, 'where', o.context, 'set', o.set, 'from', nullif(o.from_at, '-infinity'),
         'until', nullif(o.until_at, 'infinity'), 'setAt', o.set_at) order by o.id), '[]')
-      from overrides o
-      where o.policy_id = v_policy.id and o.until_at > v_from));
+      from overrides o where o.policy_id = v_policy.id and o.until_at > v_from));
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.recorded_load from public;

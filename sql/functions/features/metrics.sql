@@ -12,35 +12,48 @@ set jit = off as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  return query select * from _policy_metrics(v_now, null);
-  return query select * from _partition_metrics(v_now, null);
-  return query select * from _limiter_metrics(v_now, null);
-  return query select * from _time_metrics(v_now, null);
+  return query select * from _figures(v_now, null);
   return query
-    select 'workers', '{}'::jsonb, count(*)::float8 from workers w
-    where w.stale_at > v_now and not w.ended;
-  return query
-    select 'worker_slots', '{}'::jsonb, coalesce(sum(w.slots), 0)::float8 from workers w
-    where w.stale_at > v_now and not w.ended;
-  return query
-    select 'sweep_repairs_total', jsonb_build_object('kind', r.kind), r.repaired::float8
-    from repairs r;
-  return query
-    select m.name, '{}'::jsonb, m.value
-    from (
-      select count(*)::float8 as open, coalesce(extract(epoch from v_now - min(g.created_at)), 0)::float8 as age
-      from groups g
-    ) x
-    cross join lateral (values ('open_groups', x.open), ('oldest_group_age_seconds', greatest(x.age, 0))) m (name, value);
-  return query select 'notification_queue_usage_ratio', '{}'::jsonb, pg_notification_queue_usage();
+  select m.name, '{}'::jsonb, m.value
+  from (
+    select count(*)::float8 as workers, coalesce(sum(w.slots), 0)::float8 as slots
+    from workers w where w.stale_at > v_now and not w.ended
+  ) w
+  cross join (
+    select count(*)::float8 as open, coalesce(extract(epoch from v_now - min(g.created_at)), 0)::float8 as age from groups g
+  ) g
+  cross join lateral (
+    values ('workers', w.workers), ('worker_slots', w.slots), ('open_groups', g.open),
+      ('oldest_group_age_seconds', greatest(g.age, 0)), ('notification_queue_usage_ratio', pg_notification_queue_usage())
+  ) m (name, value)
+  union all
+  select 'sweep_repairs_total', jsonb_build_object('kind', r.key), r.value::float8
+  from all_policies a cross join jsonb_each_text(a.repaired) r;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.metrics from public;
 
--- What is true of each policy now, or of one, and what its passes and releases have done since it was declared.
-create or replace function _policy_metrics(p_now timestamptz, p_policy_id int)
+-- The figures of one policy, as metrics has them. With many policies it reads a fraction of what metrics reads.
+--
+--   select * from dispatch_policy.policy_metrics('fetch_endpoint') where name = 'admissible_jobs';
+create or replace function :DISPATCH_POLICY_SCHEMA.policy_metrics(policy text)
+returns table (name text, labels jsonb, value float8) language plpgsql stable
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+set jit = off as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  return query select * from _figures(v_now, (_policy(policy_metrics.policy)).id);
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.policy_metrics from public;
+
+-- The figures of a policy, or of all (null).
+create or replace function _figures(p_now timestamptz, p_policy_id int)
 returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
 begin
+  -- what is true of each policy now, and what its passes and releases have done since it was declared
   return query
   select m.name, jsonb_build_object('policy', p.name) || m.labels, m.value
   from policies p
@@ -59,8 +72,7 @@ begin
           select greatest(s.run_at, s.created_at) as at from staged_jobs s
           where s.task_identifier = k.task_identifier order by greatest(s.run_at, s.created_at) limit 1) o
         where k.policy_id = p.id and o.at <= p_now)),
-      ('in_flight_jobs', '{}', (
-        select l.in_flight from limiters l where l.id = p.ahead_limiter_id)),
+      ('in_flight_jobs', '{}', (select l.in_flight from limiters l where l.id = p.ahead_limiter_id)),
       ('admissible_jobs', '{}', _admissible_jobs(p, p_now)),
       ('last_pass_age_seconds', '{}', extract(epoch from p_now - greatest(t.last_pass_at, (
         select max(a.at) from activity a where a.policy_id = p.id and a.passes > 0)))),
@@ -72,29 +84,103 @@ begin
       ('delayed_total', '{}', coalesce(t.delayed, 0)),
       ('finished_total', '{"outcome": "succeeded"}', coalesce(t.succeeded, 0)),
       ('finished_total', '{"outcome": "failed"}', coalesce(t.failed, 0)),
-      ('ended_elsewhere_total', '{}', coalesce((
-        select e.jobs from ended_elsewhere e where e.policy_id = p.id), 0)),
+      ('ended_elsewhere_total', '{}', p.ended_elsewhere),
       ('pass_duration_seconds_sum', '{}', coalesce(t.pass_seconds, 0)),
       ('pass_duration_seconds_count', '{}', coalesce(t.passes, 0))
+    union all
+    select 'shadow_denied_total', jsonb_build_object('gate', g.name), coalesce((t.shadow_denied ->> g.name)::float8, 0)
+    from (
+      select x.value ->> 'name' from jsonb_array_elements(p.definition -> 'gates') x
+      where x.value #>> '{constants,shadow}' = 'true'
+      union
+      select jsonb_object_keys(t.shadow_denied)   -- those that are real by now
+    ) g (name)
+    union all
+    select 'left_to_pass_total', jsonb_build_object('reason', r.key), r.value::float8 from jsonb_each_text(t.left_to_pass) r
   ) m (name, labels, value)
   where m.value is not null and (p_policy_id is null or p.id = p_policy_id);
+  -- How many jobs wait for each reason, and in how many partitions. It reads each partition once, and no job. The pause of a
+  -- policy comes after the sums: it is one for all its partitions. With it PostgreSQL expects many groups, and sorts 100,000
+  -- partitions before it adds them up. That took 62 ms, and takes 37 now.
   return query
-  select 'shadow_denied_total', jsonb_build_object('policy', p.name, 'gate', g.name),
-    coalesce((t.shadow_denied ->> g.name)::float8, 0)
-  from policies p
-  left join minutes t on t.policy_id = p.id and t.minute = '-infinity'
+  with counted as materialized (
+    select q.policy_id, _shown_reason(
+        '-infinity', q.paused_until, q.held_until, q.breaker_until, q.denied_reason) as reason, q.due_at > p_now as is_later,
+      count(*) as partitions, sum(q.staged) as jobs
+    from partitions q
+    where q.staged > 0 and (p_policy_id is null or q.policy_id = p_policy_id) group by 1, 2, 3
+  ),
+  waiting as materialized (
+    select p.name as policy, r.reason, sum(c.partitions) as partitions, sum(c.jobs) as jobs
+    from counted c join policies p on p.id = c.policy_id
+    cross join lateral (
+      select coalesce(_shown_reason(p.paused_until, '-infinity', '-infinity', '-infinity', c.reason),
+        case when c.is_later then 'not_due' else 'none' end) as reason
+    ) r
+    group by 1, 2
+  )
+  select x.name, jsonb_build_object('policy', x.policy, 'reason', x.reason), x.value::float8
+  from (
+    select 'staged_jobs', w.policy, w.reason, w.jobs from waiting w
+    union all
+    -- what the router has not counted yet, and what has no partition yet
+    select 'staged_jobs', p.name, 'unrouted', greatest(
+      (select coalesce(sum(a.jobs), 0) from arrivals a where a.policy = p.name)
+      + (select count(*) from keyless_jobs k where k.policy = p.name), 0)
+    from policies p where p_policy_id is null or p.id = p_policy_id
+    union all
+    select 'waiting_partitions', w.policy, w.reason, w.partitions from waiting w
+  ) x (name, policy, reason, value);
+  -- How full the caps of each gate are. A shadow gate is never over its limit, because it has none. Only limiters that jobs
+  -- occupy count, at most 10,000 of a policy.
+  return query
+  with gate as materialized (
+    select p.name as policy, l.gate, max(l.in_flight::float8 / nullif(l.cap, 0)) as used,
+      count(*) filter (where l.in_flight >= l.cap) as full,
+      count(*) filter (where l.in_flight > l.cap and l.shadow_slots is null) as over,
+      min(l.cap) filter (where l.kind = 'adaptive_concurrency') as least,
+      count(*) filter (where case when l.kind = 'adaptive_concurrency' then l.cap <= (   -- only of these: else it joins them all
+        select (o.numbers).min from limiters o where o.id = l.id) end) as lowest
+    from policies p
+    cross join lateral _rooms_of(p.id, array(
+      select x.id from limiters x
+      where x.policy_id = p.id and x.in_flight > 0 and x.kind <> 'ahead' and not x.by_tokens limit 10000), p_now, false) l
+    where p_policy_id is null or p.id = p_policy_id
+    group by p.name, l.gate
+  )
+  select m.name, jsonb_build_object('policy', g.policy, 'gate', g.gate), m.value::float8
+  from gate g
   cross join lateral (
-    select x.value ->> 'name' from jsonb_array_elements(p.definition -> 'gates') x where x.value #>> '{constants,shadow}' = 'true'
-    union
-    select jsonb_object_keys(t.shadow_denied)   -- those that are real by now
-  ) g (name)
-  where p_policy_id is null or p.id = p_policy_id;
+    values ('limiter_utilization_ratio', g.used), ('full_limiters', g.full), ('limiters_over_limit', g.over),
+      ('adaptive_limit', g.least), ('limiters_at_minimum', case when g.least is not null then g.lowest end)
+  ) m (name, value)
+  where m.value is not null;
+  -- How long jobs waited until their admission, how long they then waited to start, and how long they ran. The quantiles are
+  -- those of this minute and the five before, as far as they are folded.
   return query
-  select 'left_to_pass_total', jsonb_build_object('policy', p.name, 'reason', r.reason), r.times::float8
-  from policies p
-  join minutes t on t.policy_id = p.id and t.minute = '-infinity'
-  cross join lateral jsonb_each_text(t.left_to_pass) r (reason, times)
-  where p_policy_id is null or p.id = p_policy_id;
+  with kind as not materialized (
+    select p.name as policy, m.minute, k.name, k.counts, k.seconds
+    from policies p
+    join minutes m on m.policy_id = p.id
+    cross join lateral (
+      values ('wait_seconds', m.waits, m.wait_seconds), ('queue_lag_seconds', m.lags, m.lag_seconds),
+        ('run_seconds', m.runs, m.run_seconds)
+    ) k (name, counts, seconds)
+    where p_policy_id is null or p.id = p_policy_id
+  ),
+  late as (
+    select k.name, k.policy, _sum_of_counts(k.counts) as counts
+    from kind k where k.minute >= date_trunc('minute', p_now) - interval '5 minutes' group by k.name, k.policy
+  )
+  select l.name, jsonb_build_object('policy', l.policy, 'quantile', q.share::text), _quantile(q.share, l.counts)
+  from late l cross join unnest('{0.5, 0.95}'::float8[]) q (share) where l.counts <> '{}'
+  union all
+  select k.name || x.suffix, jsonb_build_object('policy', k.policy), x.value
+  from kind k
+  cross join lateral (
+    values ('_sum', k.seconds), ('_count', (select coalesce(sum(e.value::float8), 0) from jsonb_each_text(k.counts) e))
+  ) x (suffix, value)
+  where k.minute = '-infinity';
 end
 $$;
 
@@ -103,15 +189,12 @@ $$;
 --
 -- It asks the rule that passes ask, without a lock. It looks at the 100 partitions that are next in fair order, so it may be
 -- more. A policy that is paused has none.
-create or replace function _admissible_jobs(
-  p_policy policies, p_now timestamptz
-) returns int language plpgsql stable
+create or replace function _admissible_jobs(p_policy policies, p_now timestamptz) returns int language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _admit
 as $$
 declare
   v_shards text[];
   v_partition_ids uuid[];
-  v_limiters room_before[];
 begin
   if (p_policy).paused_until > p_now then
     return 0;
@@ -141,140 +224,11 @@ begin
   if v_partition_ids = '{}' then
     return 0;
   end if;
-  v_limiters := array(
-    select l from _rooms_of(
-      (p_policy).id, _limiters_of(v_partition_ids), p_now, false) l);
   return (
     select count(*) from unnest(case when (p_policy).enabled
-      then _allocate(p_policy, _claimed(v_partition_ids, '{}'), v_limiters, p_now)
+      then _allocate(p_policy, _claimed(v_partition_ids, '{}'),
+        array(select l from _rooms_of((p_policy).id, _limiters_of(v_partition_ids), p_now, false) l), p_now)
       else array(select f from _first_due(v_partition_ids, (p_policy).batch_size, null) f) end) c
     where c.chosen);
 end
 $$;
-
--- How many jobs wait for each reason, and in how many partitions. It reads each partition once, and no job.
-create or replace function _partition_metrics(p_now timestamptz, p_policy_id int)
-returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
-begin
-  return query
-  -- The pause of a policy comes after the sums: it is one for all its partitions. With it PostgreSQL expects many groups, and
-  -- sorts 100,000 partitions before it adds them up. That took 62 ms, and takes 37 now.
-  with counted as materialized (
-    select q.policy_id, _shown_reason(
-        '-infinity', q.paused_until, q.held_until, q.breaker_until, q.denied_reason) as reason, q.due_at > p_now as is_later,
-      count(*) as partitions, sum(q.staged) as jobs
-    from partitions q
-    where q.staged > 0 and (p_policy_id is null or q.policy_id = p_policy_id) group by 1, 2, 3
-  ),
-  waiting as materialized (
-    select c.policy_id, r.reason, sum(c.partitions) as partitions, sum(c.jobs) as jobs
-    from counted c join policies p on p.id = c.policy_id
-    cross join lateral (
-      select coalesce(_shown_reason(p.paused_until, '-infinity', '-infinity', '-infinity', c.reason),
-        case when c.is_later then 'not_due' else 'none' end) as reason
-    ) r
-    group by 1, 2
-  ),
-  -- what the router has not counted yet, and what has no partition yet
-  unrouted as materialized (
-    select p.id as policy_id,
-      (select coalesce(sum(a.jobs), 0) from arrivals a where a.policy = p.name)
-      + (select count(*) from keyless_jobs k where k.policy = p.name) as jobs
-    from policies p where p_policy_id is null or p.id = p_policy_id
-  )
-  select x.name, x.labels || jsonb_build_object('policy', p.name), x.value::float8
-  from (
-    select w.policy_id, 'staged_jobs', jsonb_build_object('reason', w.reason), w.jobs from waiting w
-    union all
-    select u.policy_id, 'staged_jobs', '{"reason": "unrouted"}', greatest(u.jobs, 0) from unrouted u
-    union all
-    select w.policy_id, 'waiting_partitions', jsonb_build_object('reason', w.reason), w.partitions from waiting w
-  ) x (policy_id, name, labels, value)
-  join policies p on p.id = x.policy_id;
-end
-$$;
-
--- How full the caps of each gate are. A shadow gate is never over its limit, because it has none. Only limiters that jobs occupy count, at most 10,000 of a policy.
-create or replace function _limiter_metrics(p_now timestamptz, p_policy_id int)
-returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
-begin
-  return query
-  with gate as materialized (
-    select p.name as policy, l.gate, max(l.in_flight::float8 / nullif(l.cap, 0)) as used,
-      count(*) filter (where l.in_flight >= l.cap) as full, count(*) filter (where l.in_flight > l.cap and l.shadow_slots is null) as over,
-      min(l.cap) filter (where l.kind = 'adaptive_concurrency') as least,
-      count(*) filter (where case when l.kind = 'adaptive_concurrency' then l.cap <= (   -- only of these: else it joins them all
-        select (o.numbers).min from limiters o where o.id = l.id) end) as lowest
-    from policies p
-    cross join lateral _rooms_of(p.id, array(
-      select x.id from limiters x
-      where x.policy_id = p.id and x.in_flight > 0 and x.kind <> 'ahead' and not x.by_tokens limit 10000), p_now, false) l
-    where p_policy_id is null or p.id = p_policy_id
-    group by p.name, l.gate
-  )
-  select m.name, jsonb_build_object('policy', g.policy, 'gate', g.gate), m.value::float8
-  from gate g
-  cross join lateral (
-    values ('limiter_utilization_ratio', g.used), ('full_limiters', g.full), ('limiters_over_limit', g.over),
-      ('adaptive_limit', g.least), ('limiters_at_minimum', case when g.least is not null then g.lowest end)
-  ) m (name, value)
-  where m.value is not null;
-end
-$$;
-
--- How long jobs waited until their admission, how long they then waited to start, and how long they ran. The quantiles are
--- those of this minute and the five before, as far as they are folded.
-create or replace function _time_metrics(p_now timestamptz, p_policy_id int)
-returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
-begin
-  return query
-  with minute as not materialized (
-    select p.name as policy, m.* from policies p
-    join minutes m on m.policy_id = p.id
-    where p_policy_id is null or p.id = p_policy_id
-  ),
-  total as (
-    select k.name, m.policy, k.seconds, (select coalesce(sum(e.value::float8), 0) from jsonb_each_text(k.counts) e) as jobs
-    from minute m
-    cross join lateral (
-      values ('wait_seconds', m.waits, m.wait_seconds), ('queue_lag_seconds', m.lags, m.lag_seconds),
-        ('run_seconds', m.runs, m.run_seconds)
-    ) k (name, counts, seconds)
-    where m.minute = '-infinity'
-  ),
-  late as (
-    select k.name, m.policy, _sum_of_counts(k.counts) as counts
-    from minute m
-    cross join lateral (values ('wait_seconds', m.waits), ('queue_lag_seconds', m.lags), ('run_seconds', m.runs)) k (name, counts)
-    where m.minute >= date_trunc('minute', p_now) - interval '5 minutes'
-    group by k.name, m.policy
-  )
-  select l.name, jsonb_build_object('policy', l.policy, 'quantile', q.share::text),
-    _quantile(q.share, l.counts)
-  from late l cross join unnest('{0.5, 0.95}'::float8[]) q (share) where l.counts <> '{}'
-  union all
-  select t.name || '_sum', jsonb_build_object('policy', t.policy), t.seconds from total t
-  union all
-  select t.name || '_count', jsonb_build_object('policy', t.policy), t.jobs from total t;
-end
-$$;
-
--- The figures of one policy, as metrics has them. With many policies it reads a fraction of what metrics reads.
---
---   select * from dispatch_policy.policy_metrics('fetch_endpoint') where name = 'admissible_jobs';
-create or replace function :DISPATCH_POLICY_SCHEMA.policy_metrics(policy text)
-returns table (name text, labels jsonb, value float8) language plpgsql stable
-security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
-set jit = off as $$
-#variable_conflict use_column
-declare
-  v_now timestamptz := clock_timestamp();
-  v_policy_id int := (_policy(policy_metrics.policy)).id;
-begin
-  return query select * from _policy_metrics(v_now, v_policy_id);
-  return query select * from _partition_metrics(v_now, v_policy_id);
-  return query select * from _limiter_metrics(v_now, v_policy_id);
-  return query select * from _time_metrics(v_now, v_policy_id);
-end
-$$;
-revoke execute on function :DISPATCH_POLICY_SCHEMA.policy_metrics from public;

@@ -1,22 +1,6 @@
--- Caps on jobs in flight, and how an adaptive one learns.
+-- Caps on jobs in flight: how an adaptive one learns, and how one is lowered for a moment because a job came back.
 
--- The slots left under a cap, never negative: a cap that was lowered below the number in flight leaves none.
-create or replace function _concurrency_slots(max int, in_flight int)
-returns int language sql immutable as $$
-  select greatest(max - greatest(in_flight, 0), 0);
-$$;
-
--- cap = max(current, min), never above max. If nothing is in flight, the cap is at least initial_max: the safety valve.
-create or replace function _adaptive_cap(
-  current_max int, min int, max int, initial_max int, in_flight int
-) returns int language sql immutable as $$
-  select least(
-    greatest(current_max, min, case when in_flight = 0 then initial_max else 0 end),
-    coalesce(max, 2147483647)
-  );
-$$;
-
--- Feeds one finished job to an adaptive limiter. _adaptive_fold does so for each, in the order they finished.
+-- Feeds one finished job to an adaptive limiter: to `state`, as the jobs before left it, or to `limiter` if it is the first.
 --
 -- Each job moves the lag's EWMA. A failure multiplies the cap by failure_decrease_factor, an EWMA over target by
 -- overload_decrease_factor; otherwise the cap grows by one. It grows only while the cap was binding (in flight at least
@@ -28,22 +12,27 @@ $$;
 -- A lag that is unknown or impossible leaves the average as it is. A tiny average becomes 0, because PostgreSQL raises an
 -- error if a product underflows. After 1,075 lags of 0 no release succeeded any more.
 create or replace function _adaptive_observe(
-  limiter limiters,
-  lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
+  state limiters, limiter limiters, lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int,
+  now timestamptz
 ) returns limiters language plpgsql immutable as $$
 declare
-  v_current int := coalesce(limiter.current_max, (limiter.numbers).initial_max);
-  v_new_round boolean := (limiter.decreased_at < admitted_at or limiter.decreased_at > now + interval '1 second') is not false;
+  v_current int;
+  v_new_round boolean;
   v_factor float8;
-  v_average float8 := case when limiter.lag_ewma_ms >= 1e-9 then least(limiter.lag_ewma_ms, 1e15) else 0 end;
-  -- NaN is above all numbers here
-  v_lag float8 := case when lag_ms < 1e-9 and lag_ms >= 0 then 0 when lag_ms >= 0 and lag_ms < 'Infinity'
-    then least(lag_ms, 1e15) else v_average end;
+  v_average float8;
+  v_lag float8;
 begin
+  limiter := coalesce(state, limiter);
+  v_current := coalesce(limiter.current_max, (limiter.numbers).initial_max);
+  v_new_round := (limiter.decreased_at < admitted_at or limiter.decreased_at > now + interval '1 second') is not false;
+  v_average := case when limiter.lag_ewma_ms >= 1e-9 then least(limiter.lag_ewma_ms, 1e15) else 0 end;
+  -- NaN is above all numbers here
+  v_lag := case when lag_ms < 1e-9 and lag_ms >= 0 then 0 when lag_ms >= 0 and lag_ms < 'Infinity' then least(lag_ms, 1e15)
+    else v_average end;
   limiter.lag_ewma_ms := (1 - (limiter.numbers).ewma_alpha) * v_average + (limiter.numbers).ewma_alpha * v_lag;
   limiter.lag_ewma_ms := case when limiter.lag_ewma_ms < 1e-9 then 0 else limiter.lag_ewma_ms end;
   v_factor := case when not succeeded then (limiter.numbers).failure_decrease_factor
-                   when limiter.lag_ewma_ms > (limiter.numbers).target_lag_ms then (limiter.numbers).overload_decrease_factor end;
+    when limiter.lag_ewma_ms > (limiter.numbers).target_lag_ms then (limiter.numbers).overload_decrease_factor end;
   if v_factor is not null then
     if v_new_round then
       v_current := floor(v_current * v_factor)::int;
@@ -52,25 +41,40 @@ begin
   elsif was_in_flight * 2 >= v_current then
     v_current := v_current + 1;
   end if;
-  limiter.current_max := least(greatest(v_current, (limiter.numbers).min), coalesce((limiter.numbers).max, 2147483647));
+  limiter.current_max :=
+    least(greatest(v_current, (limiter.numbers).min), coalesce((limiter.numbers).max, 2147483647));
   return limiter;
 end
 $$;
 
--- One step of _adaptive_fold: an _adaptive_observe of the limiter as the jobs before left it.
-create or replace function _adaptive_fold_step(
-  state limiters, limiter limiters,
-  lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
-) returns limiters language sql immutable as $$
-  select _adaptive_observe(
-    coalesce(state, limiter), lag_ms, succeeded, admitted_at, was_in_flight, now);
-$$;
-
 -- Folds finished jobs into an adaptive limiter, in the order they finished: one _adaptive_observe for each.
 create or replace aggregate _adaptive_fold(
-  limiter limiters,
-  lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
+  limiter limiters, lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
 ) (
-  sfunc = _adaptive_fold_step,
+  sfunc = _adaptive_observe,
   stype = limiters
 );
+
+-- How many jobs may be in flight for now, because a worker pool has requeued one. Null: none has, or the clock was ahead
+-- then.
+--
+-- The danger: the job would go to the same full pool again at once, and again. The cure: until `local_until` no more may be
+-- in flight than were after it came back. Then one more may, and with each `local_delay` twice as many more. So a pool with
+-- room gets its jobs soon, however many they are, and a full one requeues few.
+create or replace function _local_cap(limiter limiters, now timestamptz) returns bigint language sql stable as $$
+  select case when limiter.local_until <= now + interval '2 seconds' then limiter.local_cap::bigint + case
+    when now < limiter.local_until then 0
+    else power(2, least(_local_steps(limiter, now), 31)) end::bigint end;
+$$;
+
+-- When the cap of _local_cap rises next.
+create or replace function _local_rises_at(limiter limiters, now timestamptz) returns timestamptz language sql stable as $$
+  select case when now < limiter.local_until then limiter.local_until
+    -- a microsecond later than the sum, which is rounded: else passes would look just before it rises
+    else limiter.local_until + make_interval(secs => (_local_steps(limiter, now) + 1) * limiter.local_delay + 0.000001) end;
+$$;
+
+-- How many times `local_delay` has passed since `local_until`.
+create or replace function _local_steps(limiter limiters, now timestamptz) returns float8 language sql stable as $$
+  select floor(least(extract(epoch from now - limiter.local_until)::float8 / limiter.local_delay, 1e9));
+$$;

@@ -12,9 +12,8 @@
 -- of cost 1 draws 1. That makes 1 + k + rate / per jobs at most, rounded down. With k < 1 this is one more than rate /
 -- per, rounded up. (So it is for a time of any length and what the bucket gains in it.) Two jobs are at least
 -- (1 - k) * per / rate apart.
-create or replace function _throttle_tokens(
-  tokens float8, refilled_at timestamptz, numbers gate_numbers, now timestamptz
-) returns float8 language sql immutable as $$
+create or replace function _throttle_tokens(tokens float8, refilled_at timestamptz, numbers gate_numbers, now timestamptz)
+returns float8 language sql immutable as $$
   select least(
     _throttle_capacity(numbers)
       + case when (numbers).smooth and (numbers).burst = 1
@@ -25,12 +24,9 @@ $$;
 
 -- How many tokens a full bucket has, or a window in which nothing was spent. A calendar window has its rate, also one below
 -- one: it has no longer window instead.
-create or replace function _throttle_capacity(
-  numbers gate_numbers
-) returns float8 language sql immutable as $$
+create or replace function _throttle_capacity(numbers gate_numbers) returns float8 language sql immutable as $$
   select case when (numbers).calendar is not null and (numbers).rate > 0 then (numbers).rate
-    else greatest(
-      coalesce(case when (numbers).sliding is not true then (numbers).burst end, (numbers).rate), 1) end;
+    else greatest(coalesce(case when (numbers).sliding is not true then (numbers).burst end, (numbers).rate), 1) end;
 $$;
 
 -- When a throttle lets a job of `cost` through, by the rule of _lets_through. `spent` is a window's, null for a bucket.
@@ -40,9 +36,8 @@ create or replace function _throttle_ready_at(
   calendar text, cost float8, now timestamptz
 ) returns timestamptz language sql stable as $$
   select case
-    when calendar is not null and rate > 0 then case
-      when _lets_through(tokens, capacity, cost) then now
-      else _calendar_ends_at(calendar, now, 0) end
+    when calendar is not null and rate > 0
+      then case when _lets_through(tokens, capacity, cost) then now else _calendar_ends_at(calendar, now, 0) end
     when spent is not null and rate > 0 then _window_ready_at(spent, per, capacity, cost, now)
     else now + make_interval(secs => case
       when rate <= 0 then per
@@ -51,20 +46,13 @@ create or replace function _throttle_ready_at(
 $$;
 
 -- Whether a throttle lets a job of this cost go: it has as many tokens, or it is full. So a job dearer than a full bucket
--- does not wait for ever; it leaves the bucket in debt.
+-- does not wait for ever; it leaves the bucket in debt. 1e-9 is for sums that were rounded.
 --
--- `capacity` infinite: only tokens count, for jobs that go behind another one. It is an expression, so that PostgreSQL
--- inlines it.
+-- `capacity` infinite: only tokens count, for jobs that go behind another one. `cost` as great as `capacity`: whether it is
+-- full.
 create or replace function _lets_through(tokens float8, capacity float8, cost float8)
 returns boolean language sql immutable as $$
-  select _is_full(tokens, least(cost, capacity));
-$$;
-
--- Whether a bucket of this capacity is full. 1e-9 is for sums that were rounded. It is an expression, so that PostgreSQL
--- inlines it.
-create or replace function _is_full(tokens float8, capacity float8)
-returns boolean language sql immutable as $$
-  select tokens >= capacity - 1e-9;
+  select tokens >= least(cost, capacity) - 1e-9;
 $$;
 
 -- Until when a bucket counts as filled, after it was looked at. If the time is less than a second ahead of now, it stays,
@@ -76,8 +64,7 @@ $$;
 
 -- How far down settle and sync may bring a bucket: to a debt of what it gains in its `per`. So after `per` the debt is paid,
 -- as a window forgets after `per`. A bucket that an override halts goes by its own rate.
-create or replace function _lowest_tokens(rate float8, own_rate float8)
-returns float8 language sql immutable as $$
+create or replace function _lowest_tokens(rate float8, own_rate float8) returns float8 language sql immutable as $$
   select -greatest(case when rate > 0 then rate else own_rate end, 0);
 $$;
 
@@ -87,18 +74,11 @@ returns float8 language sql immutable as $$
   select case when cost = 0 and tokens >= 0 then 1e6   -- it needs no token
     else greatest(
       least(floor((tokens + 1e-9) / greatest(cost, 1e-9)), 1e6),
-      case when _is_full(tokens, capacity) then 1 end) end;
-$$;
-
--- How many waiters a throttle's tokens reach, if each job costs one: as many as there are tokens, and the next one. A
--- pass looks at the next one to know when its tokens are there.
-create or replace function _waiters_reached(tokens float8) returns float8
-language sql immutable as $$
-  select _jobs_through(tokens, 'Infinity', 1) + 1;
+      case when _lets_through(tokens, capacity, capacity) then 1 end) end;
 $$;
 
 -- Whether a limiter has no room for a partition's next job: no slot, too few tokens, or a rate of zero. A slot that is
--- reserved for another partition does not count. It is an expression, so that PostgreSQL inlines it.
+-- reserved for another partition does not count.
 create or replace function _lacks_room(
   slots int, reserved_for uuid, tokens float8, capacity float8, rate float8, partition_id uuid, cost float8
 ) returns boolean language sql immutable as $$

@@ -1,24 +1,19 @@
 -- A throttle that remembers what was spent: sliding windows, and calendar ones.
 
--- Whether a throttle is a window: it remembers what was spent, and has no tokens that flow in. It is an expression, so that
--- PostgreSQL inlines it.
-create or replace function _is_window(numbers gate_numbers)
-returns boolean language sql immutable as $$
+-- Whether a throttle is a window: it remembers what was spent, and has no tokens that flow in.
+create or replace function _is_window(numbers gate_numbers) returns boolean language sql immutable as $$
   select (numbers).sliding is true or (numbers).calendar is not null;
 $$;
 
 -- What a window has left.
-create or replace function _window_left(
-  spent spending[], numbers gate_numbers, now timestamptz
-) returns float8 language sql stable as $$
-  select _throttle_capacity(numbers)
-    - _window_spent(spent, _window_seconds(numbers, now), now);
+create or replace function _window_left(spent spending[], numbers gate_numbers, now timestamptz)
+returns float8 language sql stable as $$
+  select _throttle_capacity(numbers) - _window_spent(spent, _window_seconds(numbers, now), now);
 $$;
 
 -- What was spent in the last `seconds`.
-create or replace function _window_spent(
-  spent spending[], seconds float8, now timestamptz
-) returns float8 language plpgsql stable as $$
+create or replace function _window_spent(spent spending[], seconds float8, now timestamptz)
+returns float8 language plpgsql stable as $$
 begin
   return (select coalesce(sum(s.cost), 0) from unnest(spent) s where s.at > now - make_interval(secs => seconds));
 end
@@ -29,9 +24,8 @@ $$;
 -- A sliding window counts its length. A rate below one is one in a longer window. A window of more than 1e9 seconds would
 -- begin before PostgreSQL's first timestamp, and fail each tick of its policy. So it is 1e9 seconds long. A calendar window
 -- counts from its beginning, which is in it: hence the microsecond.
-create or replace function _window_seconds(
-  numbers gate_numbers, now timestamptz
-) returns float8 language sql stable as $$   -- immutable it would not be inlined
+create or replace function _window_seconds(numbers gate_numbers, now timestamptz)
+returns float8 language sql stable as $$   -- immutable it would not be inlined
   select case
     when (numbers).calendar is not null then
       extract(epoch from now - _calendar_begins_at((numbers).calendar, now))::float8 + 1e-6
@@ -69,9 +63,8 @@ $$;
 -- A window remembers what was spent in at most 65 entries, oldest first. Spendings of the same 64th of the window are one
 -- entry, with the time of the last of them. So it counts for a 64th too long at most, never too short. Older spendings,
 -- which are remembered because a longer window may come back, are 65 entries more, by 64ths of that.
-create or replace function _window_spend(
-  spent spending[], seconds float8, remembered float8, cost float8, now timestamptz
-) returns spending[] language plpgsql stable as $$
+create or replace function _window_spend(spent spending[], seconds float8, remembered float8, cost float8, now timestamptz)
+returns spending[] language plpgsql stable as $$
 declare
   v_since timestamptz := now - make_interval(secs => seconds);
 begin
@@ -92,28 +85,11 @@ begin
 end
 $$;
 
--- What a window remembers after `cost` is returned of what was spent at `since`. It comes off the entry that has the
--- spending: the first one from that time on. So it counts as if it had never been spent, and if the window has forgotten
--- the spending, there is nothing to return.
-create or replace function _window_return(
-  spent spending[], since timestamptz, cost float8
-) returns spending[] language plpgsql immutable as $$
-declare
-  v_at timestamptz := (select min(s.at) from unnest(spent) s where s.at >= since);
-begin
-  return array(
-    select row(s.at, case when s.at = v_at then greatest(s.cost - _window_return.cost, 0) else s.cost end)
-      ::spending
-    from unnest(spent) s order by s.at);
-end
-$$;
-
 -- What a window remembers after its rest was lowered by `cost` at `now`. `reset_at`: so much, and nothing that was spent
 -- before, returns earlier than that (null: what is lowered counts as spent now). No window counts for longer than its
 -- length, so a later time than that changes nothing more.
 create or replace function _window_lowered(
-  spent spending[], seconds float8, remembered float8, cost float8,
-  reset_at timestamptz, now timestamptz
+  spent spending[], seconds float8, remembered float8, cost float8, reset_at timestamptz, now timestamptz
 ) returns spending[] language plpgsql stable as $$
 declare
   v_since timestamptz := now - make_interval(secs => seconds);
@@ -138,12 +114,10 @@ $$;
 
 -- When enough has left the window for `cost`, or everything if the cost is more than the capacity: by the rule of
 -- _lets_through.
-create or replace function _window_ready_at(
-  spent spending[], seconds float8, capacity float8, cost float8, now timestamptz
-) returns timestamptz language plpgsql stable as $$
+create or replace function _window_ready_at(spent spending[], seconds float8, capacity float8, cost float8, now timestamptz)
+returns timestamptz language plpgsql stable as $$
 begin
-  if _lets_through(
-    capacity - _window_spent(spent, seconds, now), capacity, cost) then
+  if _lets_through(capacity - _window_spent(spent, seconds, now), capacity, cost) then
     return now;
   end if;
   return (
@@ -159,20 +133,15 @@ $$;
 
 -- For how many seconds a window must know what was spent. A calendar window also remembers the one before: if a clock goes
 -- back over its beginning, that one has no more than it had.
-create or replace function _window_remembered(
-  numbers gate_numbers, now timestamptz
-) returns float8 language sql stable as $$   -- immutable it would not be inlined
-  select case when (numbers).calendar is not null then 2 * (numbers).per
-    else _window_seconds(numbers, now) end;
+create or replace function _window_remembered(numbers gate_numbers, now timestamptz)
+returns float8 language sql stable as $$   -- immutable it would not be inlined
+  select case when (numbers).calendar is not null then 2 * (numbers).per else _window_seconds(numbers, now) end;
 $$;
 
 -- The longest of the remembered windows that a limiter has had.
-create or replace function _longest_window(
-  limiter limiters, now timestamptz
-) returns float8 language sql stable as $$
+create or replace function _longest_window(limiter limiters, now timestamptz) returns float8 language sql stable as $$
   select case when _is_window(limiter.numbers) then greatest(
-    _window_remembered(limiter.numbers, now),
-    case when limiter.longest_until > now then limiter.longest end) end;
+    _window_remembered(limiter.numbers, now), case when limiter.longest_until > now then limiter.longest end) end;
 $$;
 
 -- When the calendar's minute, hour, day, week or month that has `at` in it ends, or the one so many `later`.

@@ -135,7 +135,7 @@ begin
     select u.id from unnest(v_ids) with ordinality u (id, n) where u.id >= 1000000000000000 or u.n <= p_adopted);
   v_ids := array(
     select x.id from staged_jobs x where x.id = any(v_ids) for update skip locked);
-  perform _record_removed(v_ids, 'dropped');
+  perform _tell_removed(v_ids, 'dropped');
   with dropped as (
     delete from staged_jobs s where s.id = any(v_ids)
     returning s.id, s.partition_id
@@ -143,11 +143,10 @@ begin
   keyless as (
     delete from keyless_jobs k where k.staged_id in (select d.id from dropped d)
   ),
-  recorded as (
-    insert into drops (policy, partition_id, reason, jobs)
-    select p_policy, d.partition_id, 'max_pending', count(*) from dropped d group by d.partition_id
+  told as materialized (
+    select _tell_dropped(p_policy, d.partition_id, null, 'max_pending', count(*)) from dropped d group by d.partition_id
   )
-  select count(*), array_agg(d.partition_id) into v_dropped, v_partition_ids from dropped d;
+  select count(*) + 0 * (select count(*) from told), array_agg(d.partition_id) into v_dropped, v_partition_ids from dropped d;
   perform _head_changed(v_partition_ids, -1);
   perform _count_pending(p_policy, -v_dropped);
   return v_dropped;

@@ -56,7 +56,12 @@ begin
   if v_copy_id is null then
     return v_staged_id;
   end if;
-  perform _copy_in_groups(p_job_id, v_copy_id);
+  -- Somebody may have retried a parked job by hand, so that it started while its row still waited in staging. So the copy takes
+  -- the place of either. A flag counts only if an admission wrote it: somebody may have copied those of a job that goes on.
+  perform _tell_moved(p.id, (
+    select _staged_id_of(j.flags) from :GRAPHILE_WORKER_SCHEMA.jobs j
+    where j.id = p_job_id and _is_ours(j.flags, j.created_at, j.key)), p_job_id, v_copy_id, null)
+  from policies p where p.name = p_batch ->> 'policy';
   perform _replace_parked(p_job_id, v_copy_id, p_quarantined);
   perform _count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
   update staged_jobs s set known_job_id = p_job_id, known_revision = p_revision

@@ -1,7 +1,7 @@
 -- Jobs leave staging without an admission, or wait there for another time.
 
 -- Deletes staged jobs with their rows in other tables, most often because other jobs replace them. The caller has locked
--- them. `p_outcome` goes to the history.
+-- them. `p_outcome` is told to those who watch.
 --
 -- A job without a partition has a row in keyless_jobs. _keyless_jobs locks such rows while JavaScript works the keys out.
 -- A caller of this function may have limiters locked and must not wait, so a locked row stays. The function _keyless_jobs
@@ -12,7 +12,7 @@ declare
   v_tasks text[];
   v_partition_ids uuid[];
 begin
-  perform _record_removed(p_ids, p_outcome);
+  perform _tell_removed(p_ids, p_outcome);
   with dropped as (
     delete from staged_jobs s where s.id = any(p_ids)
     returning s.task_identifier, s.partition_id
@@ -34,8 +34,7 @@ begin
   if p_ids = '{}' then
     return;
   end if;
-  insert into drops (policy, partition_id, key, reason, jobs)
-  select p.name, s.partition_id, q.key, 'expired', count(*)
+  perform _tell_dropped(p.name, s.partition_id, q.key, 'expired', count(*))
   from staged_jobs s
   join policy_tasks t on t.task_identifier = s.task_identifier
   join policies p on p.id = t.policy_id
@@ -88,7 +87,7 @@ declare
   v_revisions int[];
   v_removed int;
 begin
-  perform _record_removed(p_ids, 'removed');
+  perform _tell_removed(p_ids, 'removed');
   delete from keyless_jobs k where k.staged_id = any(p_ids);
   perform _count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
   from staged_jobs s where s.id = any(p_ids);
@@ -162,16 +161,15 @@ begin
       order by s.expires_at limit v_most
       for update skip locked
     ) x);
-  perform _record_removed(v_ids, 'dropped');
+  perform _tell_removed(v_ids, 'dropped');
   with expired as (
     delete from staged_jobs s where s.id = any(v_ids) returning s.partition_id
   ),
   tally as materialized (
     select e.partition_id as id, count(*)::int as jobs from expired e group by e.partition_id
   ),
-  recorded as (
-    insert into drops (policy, partition_id, reason, jobs)
-    select p_policy, t.id, 'expired', t.jobs from tally t
+  told as materialized (
+    select _tell_dropped(p_policy, t.id, null, 'expired', t.jobs) from tally t
   ),
   counted as (
     update partitions q set
@@ -182,7 +180,8 @@ begin
       denied_reason = case when t.jobs < v_most then q.denied_reason end
     from tally t where q.id = t.id
   )
-  select coalesce(array_agg(t.id) filter (where t.jobs >= v_most), '{}') into v_left_out from tally t;
+  select coalesce(array_agg(t.id) filter (where t.jobs >= v_most), '{}') into v_left_out from tally t
+  where (select count(*) from told) >= 0;
   perform _count_pending(p_policy, -cardinality(v_ids));
   return array(select u.id from unnest(p_partition_ids) u (id) where u.id <> all (v_left_out));
 end
@@ -199,22 +198,20 @@ begin
   if v_ids = '{}' then
     return false;
   end if;
-  perform _record_removed(v_ids, 'dropped');
+  perform _tell_removed(v_ids, 'dropped');
   with skipped as (
     delete from staged_jobs s where s.id = any(v_ids) returning s.partition_id
   ),
   tally as materialized (
     select s.partition_id as id, count(*)::int as jobs from skipped s group by s.partition_id
   ),
-  recorded as (
-    insert into drops (policy, partition_id, key, reason, jobs)
-    select p_policy, q.id, q.key, 'busy', t.jobs from tally t
-    join partitions q on q.id = t.id and q.id = any(p_partition_ids)
+  told as materialized (
+    select _tell_dropped(p_policy, t.id, null, 'busy', t.jobs) from tally t
   )
   -- The partition waits no longer. Jobs that stay (locked, parked, or too many) are found when it is looked at again.
   update partitions q set denied_until = '-infinity', blocked_on = null,
     denied_reason = null, staged = q.staged - t.jobs
-  from tally t where q.id = t.id;
+  from tally t where q.id = t.id and (select count(*) from told) >= 0;
   perform _count_pending(p_policy, -cardinality(v_ids));
   return true;
 end

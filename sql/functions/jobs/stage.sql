@@ -187,8 +187,9 @@ begin
         else excluded.payload end,
       queue_name = excluded.queue_name,
       run_at = case when p_mode = 'preserve_run_at' then s.run_at when excluded.debounced_until is null then excluded.run_at
-        else _debounced_run_at(
-          excluded.run_at, excluded.debounced_until, s.debounced_until, v_now) end,
+        -- The danger: another session had the row locked, and gave it a later time meanwhile. A time from before the wait
+        -- would bring the job forward again. So each add counts from when it has the row's lock: this is asked under it.
+        else least(excluded.run_at + (clock_timestamp() - v_now), excluded.debounced_until, s.debounced_until) end,
       run_at_given = case when p_mode = 'preserve_run_at' then s.run_at_given else excluded.run_at_given end,
       due = case when p_mode = 'preserve_run_at' then s.run_at when excluded.debounced_until is null then excluded.run_at
         else s.debounced_until end <= v_now is true,   -- a debounced one: it has waited for as long as it may

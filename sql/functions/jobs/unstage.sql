@@ -19,7 +19,9 @@ begin
   v_added := _unstage_new(p_ids);
   unstaged := parked + v_added.jobs;
   replaced := cardinality(p_ids) - unstaged;
-  perform _unstage_in_groups(p_ids, v_added.staged_ids, v_added.job_ids);
+  if exists (select from policies p where _is_watched(p)) then
+    perform _tell_unstaged(p_ids, v_added.staged_ids, v_added.job_ids);
+  end if;
   perform _count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
   from staged_jobs s where s.id = any(p_ids);
   delete from keyless_jobs k where k.staged_id = any(p_ids);
@@ -92,8 +94,9 @@ declare
   v_is_raced boolean;
 begin
   with older as materialized (
-    select s.*, k.id as seen_id, k.next_revision, (
-        select m.staged_id from group_jobs m where m.staged_id = s.id limit 1) as grouped_id
+    select s.*, k.id as seen_id, k.next_revision, case
+        when exists (select from group_jobs m where m.staged_id = s.id) or exists (select from events e where e.kind = 'moved')
+        then s.id end as grouped_id
     from staged_jobs s
     left join lateral _job_of_key(s.job_key, s.known_job_id, s.known_revision) k on true
     where s.id = any(p_ids) and s.parked_job_id is null and k.is_newer is not true

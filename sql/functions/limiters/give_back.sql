@@ -19,6 +19,7 @@ declare
   v_spent spending[] := v_limiter.spent;
   v_charge float8;
   v_return record;
+  v_at timestamptz;
   v_then float8;
 begin
   if v_spent is null then
@@ -31,7 +32,12 @@ begin
       else greatest(v_tokens, least(v_tokens - v_charge, v_limiter.capacity)) end;
   else
     for v_return in select s.since, -s.difference as cost from unnest(p_settlements) s where s.difference < 0 loop
-      v_spent := _window_return(v_spent, v_return.since, v_return.cost);
+      -- It comes off the entry that has the spending: the first one from that time on. So it counts as if it had never been
+      -- spent, and if the window has forgotten the spending, there is nothing to return.
+      v_at := (select min(s.at) from unnest(v_spent) s where s.at >= v_return.since);
+      v_spent := array(
+        select row(s.at, case when s.at = v_at then greatest(s.cost - v_return.cost, 0) else s.cost end)::spending
+        from unnest(v_spent) s order by s.at);
     end loop;
     v_then := v_limiter.capacity - _window_spent(v_spent, v_limiter.window_seconds, p_now);
     v_charge := (select coalesce(sum(s.difference), 0) from unnest(p_settlements) s where s.difference > 0);
@@ -177,13 +183,21 @@ $$;
 
 -- Sets the cap of _local_cap at these gates of a job that was requeued, and when passes look at their waiters again.
 -- The caller has locked the limiters, and has freed the job's slots.
+--
+-- No more are admitted for 0.02 seconds, and for twice as long while such jobs follow each other, up to 1. If a job has
+-- ended since the last one, somebody has room now and then. Then it is half as long.
 create or replace function _admit_fewer(p_limiter_ids bigint[], p_gates text[], p_now timestamptz)
 returns void language sql volatile as $$
   update limiters l set
     local_cap = l.in_flight, local_delay = n.seconds, local_until = p_now + make_interval(secs => n.seconds),
     local_released = l.released, wake_at = least(l.wake_at, p_now + make_interval(secs => n.seconds))
   from (
-    select x.id, _next_local_delay(x, p_now) as seconds
+    select x.id, case
+        when x.local_until + make_interval(secs => 10 * x.local_delay) >= p_now
+          and x.local_until <= p_now + interval '2 seconds'
+        then case when x.released > x.local_released + 1   -- the job that came back was counted
+          then greatest(x.local_delay / 2, 0.02) else least(x.local_delay * 2, 1) end
+        else 0.02 end as seconds
     from limiters x where x.id = any(p_limiter_ids)
   ) n
   where l.id = n.id and l.id = any(p_limiter_ids) and l.gate = any(p_gates) and (l.numbers).per_worker;

@@ -206,46 +206,39 @@ $$;
 
 -- How many limiters have the key of a limit now, or how many partitions have its context. For a context it reads all
 -- partitions of the policy.
-create or replace function _limit_matches(
-  p_policy_id int, p_gate text, p_key text, p_where jsonb
-) returns int language plpgsql stable as $$
+create or replace function _limit_matches(p_policy_id int, p_gate text, p_key text, p_where jsonb) returns int
+language plpgsql stable as $$
 begin
-  if p_where is not null then
-    return (
+  return case when p_where is null then (
+      select count(*) from limiters l
+      where l.policy_id = p_policy_id and l.gate = p_gate and (p_key is null or l.scope_key = p_key))
+    else (
       select count(*) from partitions q
-      where q.policy_id = p_policy_id and q.arrival_id > 0 and q.context @> p_where);
-  end if;
-  return (
-    select count(*) from limiters l
-    where l.policy_id = p_policy_id and l.gate = p_gate and (p_key is null or l.scope_key = p_key));
+      where q.policy_id = p_policy_id and q.arrival_id > 0 and q.context @> p_where) end;
 end
 $$;
 
--- Raises unless the policy has the gate and the gate takes these values. `p_set` null checks only the gate. The gate's
--- definition says which values it takes.
+-- Raises unless the policy has the gate, the gate takes these values (`p_set`; its definition says which), and a limit by
+-- context (`p_where`) makes sense for it. Only the limiter of a partition belongs to one context. One that counts over a key
+-- is shared by partitions whose contexts may differ.
 create or replace function _check_limit(
-  p_policy policies, p_gate text, p_set jsonb
+  p_policy policies, p_gate text, p_set jsonb default null, p_verb text default null, p_key text default null,
+  p_where jsonb default null
 ) returns void language plpgsql as $$
 declare
-  v_gate jsonb;
-  v_names text;
+  v_gate jsonb := (
+    select g.value from jsonb_array_elements((p_policy).definition -> 'gates') g where g.value ->> 'name' = p_gate);
+  v_names text := (select string_agg(k, ', ' order by k) from jsonb_object_keys(v_gate -> 'overrides') k);
   v_key text;
   v_value jsonb;
   v_rule record;
 begin
-  select g.value into v_gate from jsonb_array_elements((p_policy).definition -> 'gates') g
-  where g.value ->> 'name' = p_gate;
   if v_gate is null then
     raise exception 'dispatch_policy: policy % has no gate %; its gates: %', quote_literal((p_policy).name),
       coalesce(quote_literal(p_gate), 'null'),
       coalesce((select string_agg(quote_literal(g.value ->> 'name'), ', ')
         from jsonb_array_elements((p_policy).definition -> 'gates') g), 'none') using errcode = 'DPARG';
-  end if;
-  if p_set is null then
-    return;
-  end if;
-  v_names := (select string_agg(k, ', ' order by k) from jsonb_object_keys(v_gate -> 'overrides') k);
-  if jsonb_typeof(p_set) <> 'object' or p_set = '{}' then
+  elsif jsonb_typeof(p_set) <> 'object' or p_set = '{}' then
     raise exception 'dispatch_policy: set_limit: set is %, expected an object with some of %', p_set, v_names
       using errcode = 'DPARG';
   end if;
@@ -266,34 +259,18 @@ begin
     end if;
   end loop;
   if (p_set ->> 'min')::int > (p_set ->> 'max')::int then
-    raise exception 'dispatch_policy: set_limit: set is %, expected a min of no more than max', p_set
-      using errcode = 'DPARG';
-  end if;
-end
-$$;
-
--- Raises unless a limit by context makes sense for the gate. Only the limiter of a partition belongs to one context. One that
--- counts over a key is shared by partitions whose contexts may differ.
-create or replace function _check_where(
-  p_verb text, p_policy policies, p_gate text, p_key text, p_where jsonb
-) returns void language plpgsql as $$
-declare
-  v_scope text := (
-    select g.value ->> 'scope' from jsonb_array_elements((p_policy).definition -> 'gates') g where g.value ->> 'name' = p_gate);
-  v_fits boolean := case when jsonb_typeof(p_where) = 'object' then p_where <> '{}'
-    and cardinality(_pairs_of(p_where)) = (select count(*) from jsonb_object_keys(p_where))
-    else false end;
-begin
-  if p_where is null then
+    raise exception 'dispatch_policy: set_limit: set is %, expected a min of no more than max', p_set using errcode = 'DPARG';
+  elsif p_where is null then
     return;
   elsif p_key is not null then
     raise exception 'dispatch_policy: %: key is % and where is %, expected one of them', p_verb,
       quote_literal(left(p_key, 60)), left(p_where::text, 60) using errcode = 'DPARG';
-  elsif v_scope <> 'partition' then
+  elsif v_gate ->> 'scope' <> 'partition' then
     raise exception 'dispatch_policy: %: where is %, expected none: gate % counts over %, and not over a partition, which has a context. Name its key, or leave both out',
       p_verb, left(p_where::text, 60), quote_literal(p_gate),
-      case v_scope when 'policy' then 'the whole policy' else 'a key' end using errcode = 'DPARG';
-  elsif not v_fits then
+      case v_gate ->> 'scope' when 'policy' then 'the whole policy' else 'a key' end using errcode = 'DPARG';
+  elsif (case when jsonb_typeof(p_where) <> 'object' or p_where = '{}' then true
+    else cardinality(_pairs_of(p_where)) < (select count(*) from jsonb_object_keys(p_where)) end) then
     raise exception 'dispatch_policy: %: where is %, expected an object of names in the context with a text, a number or a boolean each',
       p_verb, left(p_where::text, 60) using errcode = 'DPARG';
   end if;

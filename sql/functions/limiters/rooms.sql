@@ -63,7 +63,7 @@ create or replace function _room_of(
         end end as tokens_now,
       case when x.by_tokens then null
         when x.cap is null then 2147483647
-        else _concurrency_slots(x.cap, x.in_flight + x.ending) end as slots_now
+        else greatest(x.cap - greatest(x.in_flight + x.ending, 0), 0) end as slots_now
     from (
       select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight, l.admitted, l.by_tokens,
         case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
@@ -103,9 +103,10 @@ create or replace function _gate_cap(
     _shares_in_all((numbers).max, p_pools), _local_cap(limiter, p_now))
   else case limiter.kind
     when 'concurrency' then (numbers).max
-    when 'adaptive_concurrency' then _adaptive_cap(
-      coalesce(limiter.current_max, (limiter.numbers).initial_max), (numbers).min, (numbers).max, (numbers).initial_max,
-      limiter.in_flight)
+    when 'adaptive_concurrency' then least(
+      greatest(coalesce(limiter.current_max, (limiter.numbers).initial_max), (numbers).min,
+        case when limiter.in_flight = 0 then (numbers).initial_max else 0 end),   -- the safety valve
+      coalesce((numbers).max, 2147483647))
     when 'ahead' then _ahead_cap(limiter, p_now)
     when 'throttle' then null
     else 0   -- of a kind that nobody knows, nothing goes
@@ -317,7 +318,7 @@ begin
     v_room.cap := _gate_cap(p_limiter, (p_limiter).numbers, null, p_now);
   end if;
   v_room.slots := case when v_room.cap is null then 2147483647
-    else _concurrency_slots(v_room.cap, (p_limiter).in_flight + coalesce(v_room.ending, 0)) end;
+    else greatest(v_room.cap - greatest((p_limiter).in_flight + coalesce(v_room.ending, 0), 0), 0) end;
   return v_room;
 end
 $$;

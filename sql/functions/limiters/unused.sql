@@ -63,9 +63,8 @@ create or replace function _is_unused(
 ) returns boolean language sql stable as $$
   select limiter.in_flight = 0 and case
       when limiter.by_tokens then limiter.refilled_at < p_now - p_inactive_after
-        and _is_full(
-          _throttle_left(
-            limiter, p_now, p_overridden, _context_of(limiter)),
+        and _lets_through(
+          _throttle_left(limiter, p_now, p_overridden, _context_of(limiter)), 'Infinity',
           case when p_overridden then _first_tokens(limiter.policy_id, limiter.gate,
               limiter.scope_key, limiter.numbers, _context_of(limiter), p_now)
             else _throttle_capacity(limiter.numbers) end)

@@ -13,8 +13,7 @@ $$;
 -- The text of a value that hash_key hashes: as PostgreSQL writes jsonb, with numbers as JavaScript reads them. Keys are
 -- sorted by their length and bytes in UTF-8, so that databases of all encodings agree with hashKey in JavaScript. Raises for
 -- a number that JavaScript reads as another one's.
-create or replace function _canonical_json(p_value jsonb) returns text
-language plpgsql immutable as $$
+create or replace function _canonical_json(p_value jsonb) returns text language plpgsql immutable as $$
 declare
   v_number text := case when jsonb_typeof(p_value) = 'number' then _number_text(p_value::text) end;
 begin
@@ -51,9 +50,7 @@ end
 $$;
 
 -- The id of a partition, known before anybody has made it. The length keeps apart two pairs of policy and key that read the
--- same when written together.
---
--- Its body is parsed once, when it is made, and so names the same operators under any search_path.
+-- same when written together. Its body is parsed when it is made, and so names the same operators under any search_path.
 create or replace function _partition_id(policy text, key text) returns uuid
 language sql immutable return md5(length(policy)::text || ':' || policy || key)::uuid;   -- without ::text it would not be inlined
 
@@ -85,8 +82,7 @@ begin
     raise exception 'dispatch_policy: policy "%": the payload of % has no string or number at partitionBy path %',
       p_definition ->> 'name', p_task, v_paths ->> v_place using errcode = 'DPKEY';
   end loop;
-  return _check_key(
-    case when cardinality(v_keys) = 1 then v_keys[1] else to_json(v_keys)::text end);
+  return _check_key(case when cardinality(v_keys) = 1 then v_keys[1] else to_json(v_keys)::text end);
 end
 $$;
 
@@ -128,14 +124,8 @@ end
 $$;
 
 -- The scope key that a limit names, or the one that follows from the partition or the policy.
-create or replace function _scope_key(scope text, own_key text, partition_key text) returns text
-language sql immutable as $$
+create or replace function _scope_key(scope text, own_key text, partition_key text) returns text language sql immutable as $$
   select case scope when 'partition' then partition_key when 'policy' then '' else own_key end;
-$$;
-
--- What the flag of an admitted job tells of its key.
-create or replace function _key_mark(job_key text) returns text language sql immutable as $$
-  select left(md5(job_key), 8);
 $$;
 
 -- The mark of a partition, which the flags of its jobs carry: see _ticket.
@@ -158,19 +148,15 @@ $$;
 
 -- The context by which limits by context apply to a limiter: that of its partition. Null: the policy has no such limit, the
 -- limiter counts over more than a partition, or no job of the partition has come.
-create or replace function _context_of(limiter limiters)
-returns jsonb language sql stable as $$
+create or replace function _context_of(limiter limiters) returns jsonb language sql stable as $$
   select q.context from policies p
-  join partitions q
-    on q.id = _partition_id(p.name, limiter.scope_key)
-  where p.id = limiter.policy_id and limiter.breadth = 0 and exists (
-    select from overrides o
-    where o.policy_id = limiter.policy_id and o.context_pair is not null);
+  join partitions q on q.id = _partition_id(p.name, limiter.scope_key)
+  where p.id = limiter.policy_id and limiter.breadth = 0
+    and exists (select from overrides o where o.policy_id = limiter.policy_id and o.context_pair is not null);
 $$;
 
 -- The limits of a policy whose gates are constants.
-create or replace function _constant_limits(p_definition jsonb)
-returns jsonb language plpgsql immutable as $$
+create or replace function _constant_limits(p_definition jsonb) returns jsonb language plpgsql immutable as $$
 begin
   return (
     select coalesce(jsonb_agg(
@@ -179,12 +165,4 @@ begin
       order by (g.value ->> 'position')::int), '[]')
     from jsonb_array_elements(p_definition -> 'gates') g);
 end
-$$;
-
--- Two parts of a list, the first `p_first` of `p_all` places and the others. The list of work is consumed from its end, so
--- the first part is its last entry. An empty part is left out.
-create or replace function _parts(p_first int, p_all int) returns jsonb
-language sql stable as $$
-  select case when p_first < p_all then jsonb_build_array(jsonb_build_array(p_first + 1, p_all)) else '[]' end
-    || case when p_first > 0 then jsonb_build_array(jsonb_build_array(1, p_first)) else '[]' end;
 $$;

@@ -5,9 +5,8 @@
 -- The age is clamped, and a tiny result becomes 0, because PostgreSQL raises an error if a product underflows. That error
 -- failed every tick after a partition's second long idle time. (What is left of 1e-9 after the greatest age can still be
 -- divided by a weight.)
-create or replace function _decayed(
-  admits float8, decayed_at timestamptz, half_life float8, now timestamptz
-) returns float8 language sql immutable as $$
+create or replace function _decayed(admits float8, decayed_at timestamptz, half_life float8, now timestamptz)
+returns float8 language sql immutable as $$
   select case when half_life is null or admits < 1e-9 then 0 else
     admits * exp(greatest(least(-extract(epoch from now - decayed_at)::float8 * ln(2) / half_life, 0), -500))
   end;
@@ -17,9 +16,8 @@ $$;
 --
 -- What was admitted decays. So a key is too high some time later, until _refresh_keys works it out again. Of old admissions
 -- a trace stays for long, and would let every new partition pass first: a thousandth of a job counts as nothing.
-create or replace function _fair_key(
-  policy policies, decayed float8, mean_work float8, weight float8, now timestamptz
-) returns float8 language sql stable as $$   -- immutable it would not be inlined
+create or replace function _fair_key(policy policies, decayed float8, mean_work float8, weight float8, now timestamptz)
+returns float8 language sql stable as $$   -- immutable it would not be inlined
   select case when (policy).half_life is null then extract(epoch from now)::float8
     else (case when decayed < 0.001 * coalesce(_work_of(policy, mean_work), 1) then 0 else decayed end
       + coalesce(_work_of(policy, mean_work), 1)) / weight end;
@@ -27,16 +25,13 @@ $$;
 
 -- What a job counts for if fairness is by work: the seconds that its partition's jobs ran lately; one second if none has
 -- ended yet. Null if each job counts for one.
-create or replace function _work_of(
-  policy policies, mean_work float8
-) returns float8 language sql immutable as $$
+create or replace function _work_of(policy policies, mean_work float8) returns float8 language sql immutable as $$
   select case when (policy).fair_by_work then greatest(coalesce(mean_work, 1), 0.001) end;
 $$;
 
 -- Partitions that have been in line since this time or longer may go before their turn, see _longest_first. Until then
 -- fair order is exact.
-create or replace function _long_since(now timestamptz)
-returns timestamptz language sql stable as $$
+create or replace function _long_since(now timestamptz) returns timestamptz language sql stable as $$
   select now - interval '10 seconds';
 $$;
 
@@ -46,9 +41,8 @@ $$;
 -- In fair order alone, a partition waited without end beside a stream of new partitions of a greater weight. If wait alone
 -- decided, weights would count for nothing behind a long line. So each limiter counts what it admits, and gives every tenth
 -- place by wait; so does a budget.
-create or replace function _longest_first(
-  policy policies, admitted bigint, places float8
-) returns int language sql immutable as $$
+create or replace function _longest_first(policy policies, admitted bigint, places float8)
+returns int language sql immutable as $$
   select case when (policy).half_life is null then 0
     else floor((admitted + greatest(least(places, 1000), 0)) / 10) - admitted / 10 end::int;
 $$;
@@ -65,8 +59,7 @@ create or replace function _few() returns int language sql immutable as $$ selec
 
 -- The halves of a range of places, the second half first, for a list of work that is taken from its end. If the number of
 -- places is odd, the first half has one more. A range of one place has no halves: do not call it for one.
-create or replace function _halves(p_from int, p_to int) returns jsonb
-language sql stable as $$
+create or replace function _halves(p_from int, p_to int) returns jsonb language sql stable as $$
   select jsonb_build_array(
     jsonb_build_array((p_from + p_to) / 2 + 1, p_to), jsonb_build_array(p_from, (p_from + p_to) / 2));
 $$;

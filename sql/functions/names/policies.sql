@@ -1,8 +1,7 @@
 -- Looks at what is declared: the policy, its shards, its definitions and the pools that have it.
 
 -- The policy of this name. Raises if nobody has declared it.
-create or replace function _policy(p_policy text)
-returns policies language plpgsql stable as $$
+create or replace function _policy(p_policy text) returns policies language plpgsql stable as $$
 declare
   v_policy policies;
 begin
@@ -17,16 +16,14 @@ $$;
 -- Raises for a policy that nobody has declared. The message names those that were declared.
 create or replace function _unknown_policy(p_policy text) returns void language plpgsql as $$
 begin
-  raise exception 'dispatch_policy: unknown policy %; known: %', coalesce(quote_literal(p_policy), 'null'), coalesce(
-      (select string_agg(quote_literal(p.name), ', ' order by p.name)
-        from policies p), 'none')
+  raise exception 'dispatch_policy: unknown policy %; known: %', coalesce(quote_literal(p_policy), 'null'),
+      coalesce((select string_agg(quote_literal(p.name), ', ' order by p.name) from policies p), 'none')
     using errcode = 'DPPOL';
 end
 $$;
 
 -- The shards of a policy that have something to wait for, by walks over the indexes that touch one entry each.
-create or replace function _shards(p_policy_id int) returns text[]
-language plpgsql stable
+create or replace function _shards(p_policy_id int) returns text[] language plpgsql stable
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 begin
   return (
@@ -40,8 +37,7 @@ begin
     from timed t where t.shard is not null
   ),
   ready as (
-    (select p.shard from partitions p
-      where p.policy_id = p_policy_id and p.ready order by p.shard limit 1)
+    (select p.shard from partitions p where p.policy_id = p_policy_id and p.ready order by p.shard limit 1)
     union all
     select (select p.shard from partitions p
       where p.policy_id = p_policy_id and p.ready and p.shard > r.shard order by p.shard limit 1)
@@ -54,9 +50,7 @@ $$;
 
 -- Which limits count more, those of a job whose process has this version of a policy, or others: the higher number. A job of
 -- the version in force changes what is there. Limits of any other version count only where there are none of it.
-create or replace function _generation_of(
-  p_policy policies, p_version int
-) returns int language sql immutable as $$
+create or replace function _generation_of(p_policy policies, p_version int) returns int language sql immutable as $$
   select case when p_version = (p_policy).version then (p_policy).generation else -1 end;
 $$;
 
@@ -65,8 +59,7 @@ $$;
 --
 -- A leader whose machine is busy renews its lease too late. For that moment nobody else's limits are believed: within 30
 -- seconds, the longest that a lease lasts, it is back, or another pool has the lease. One that steps down says so.
-create or replace function _leader_keys(p_policy policies)
-returns boolean language plpgsql stable as $$
+create or replace function _leader_keys(p_policy policies) returns boolean language plpgsql stable as $$
 begin
   return exists (
     select from leases l
@@ -77,24 +70,18 @@ end
 $$;
 
 -- Whether a task is one of this policy's.
-create or replace function _has_task(p_policy text, p_task text)
-returns boolean language plpgsql stable as $$
+create or replace function _has_task(p_policy text, p_task text) returns boolean language plpgsql stable as $$
 begin
   return exists (
-    select from policy_tasks t
-    join policies p on p.id = t.policy_id
+    select from policy_tasks t join policies p on p.id = t.policy_id
     where t.task_identifier = p_task and p.name = p_policy);
 end
 $$;
 
 -- Whether a task is not one of this policy's.
-create or replace function _is_of_another(
-  p_policy policies, p_task text
-) returns boolean language plpgsql stable as $$
+create or replace function _is_of_another(p_policy policies, p_task text) returns boolean language plpgsql stable as $$
 begin
-  return not exists (
-    select from policy_tasks t
-    where t.policy_id = (p_policy).id and t.task_identifier = p_task);
+  return not exists (select from policy_tasks t where t.policy_id = (p_policy).id and t.task_identifier = p_task);
 end
 $$;
 
@@ -116,17 +103,13 @@ $$;
 -- The staged jobs of a policy, or all (null). A job that was just staged has only its partition's id, and one without a key
 -- not even that. The policy's tasks do not tell, because its declaration may have lost one since. PostgreSQL inlines this
 -- query, so a caller that wants a few jobs reads only a few.
-create or replace function _staged_of(p_policy text)
-returns setof staged_jobs language sql stable as $$
+create or replace function _staged_of(p_policy text) returns setof staged_jobs language sql stable as $$
   select s.* from staged_jobs s
   where p_policy is null
     or s.partition_id in (
-      select q.id from partitions q
-      join policies p on p.id = q.policy_id where p.name = p_policy)
-    or s.partition_id in (
-      select a.partition_id from arrivals a where a.policy = p_policy)
-    or s.id in (
-      select k.staged_id from keyless_jobs k where k.policy = p_policy);
+      select q.id from partitions q join policies p on p.id = q.policy_id where p.name = p_policy)
+    or s.partition_id in (select a.partition_id from arrivals a where a.policy = p_policy)
+    or s.id in (select k.staged_id from keyless_jobs k where k.policy = p_policy);
 $$;
 
 -- How many live worker pools have a task of this policy and take jobs. Each has its share of a gate with `perWorker`.
@@ -151,8 +134,7 @@ $$;
 
 -- How many jobs the shares of all worker pools allow. Before a pool has told of itself, one share is there: without it no
 -- job would ever go.
-create or replace function _shares_in_all(share int, pools int) returns int
-language sql immutable as $$
+create or replace function _shares_in_all(share int, pools int) returns int language sql immutable as $$
   select least(share::bigint * greatest(pools, 1), 2147483647)::int;
 $$;
 

@@ -1,8 +1,7 @@
 -- Turns, notifications, checks of a call, and the audit.
 
 -- Waits for a turn (see turns), and keeps it until the transaction ends.
-create or replace function _lock_turn(p_policy_id int, p_step text)
-returns void language plpgsql as $$
+create or replace function _lock_turn(p_policy_id int, p_step text) returns void language plpgsql as $$
 begin
   perform from turns u
   where u.policy_id = p_policy_id and u.step = p_step and u.place = 0 for update;
@@ -10,23 +9,11 @@ end
 $$;
 
 -- Locks a turn until the transaction ends, unless another session has it. Returns whether it did.
-create or replace function _try_lock_turn(p_policy_id int, p_step text)
-returns boolean language plpgsql as $$
+create or replace function _try_lock_turn(p_policy_id int, p_step text) returns boolean language plpgsql as $$
 begin
   perform from turns u
   where u.policy_id = p_policy_id and u.step = p_step and u.place = 0 for update skip locked;
   return found;
-end
-$$;
-
--- Waits until no policy is being declared, and keeps others from declaring one until the transaction ends. So a verb for all
--- policies also meets one that is declared at the same time.
---
--- Under a fixed snapshot it would not see a policy that was declared while it waited, so it refuses one.
-create or replace function _lock_all_policies(p_verb text) returns void language plpgsql as $$
-begin
-  perform _check_isolation(p_verb || ' of all policies');
-  perform _lock_turn(0, 'declare');
 end
 $$;
 
@@ -46,41 +33,26 @@ $$;
 --
 -- The danger: if a lock timeout fires while one wait ends and the next one begins, PostgreSQL reports a cancel. The cure: a
 -- cancel counts as well, unless it comes before that timeout can fire. Then it is somebody else's.
-create or replace function _is_lock_timeout(p_sqlstate text, p_asked timestamptz)
-returns boolean language sql volatile as $$
+create or replace function _is_lock_timeout(p_sqlstate text, p_asked timestamptz) returns boolean language sql volatile as $$
   select p_sqlstate <> '57014' or clock_timestamp() >= p_asked + current_setting('lock_timeout')::interval;
 $$;
 
 -- Whether a job of a key that was added replaced another one than the look before saw: one that was added in between. See
 -- _job_of_key for what the look saw; null: it saw none.
-create or replace function _is_raced(
-  seen_id bigint, next_revision int, id bigint, revision int
-) returns boolean language sql immutable as $$
+create or replace function _is_raced(seen_id bigint, next_revision int, id bigint, revision int)
+returns boolean language sql immutable as $$
   select revision > coalesce(next_revision, 0) or (revision > 0 and id <> seen_id);
 $$;
 
 -- Refuses a `now` unless the caller owns the schema, because a time ahead fills buckets. Functions that have the owner's
 -- rights call it. There, current_user is the owner. The caller is the role that was set, or else the session's user.
-create or replace function _check_now(p_verb text, p_now timestamptz)
-returns void language plpgsql stable as $$
+create or replace function _check_now(p_verb text, p_now timestamptz) returns void language plpgsql stable as $$
 begin
   if p_now is not null and not pg_has_role(
     coalesce(nullif(current_setting('role'), 'none')::name, session_user), current_user, 'usage')
   then
     raise exception 'dispatch_policy: %: now is %, expected null: only the owner of the schema may give another time than the database clock''s',
       p_verb, p_now using errcode = 'DPARG';
-  end if;
-end
-$$;
-
--- Refuses an end that has passed: the call would change nothing, and its caller would not notice.
-create or replace function _check_until(
-  p_verb text, p_until timestamptz, p_now timestamptz, p_way_out text
-) returns void language plpgsql immutable as $$
-begin
-  if p_until <= p_now then
-    raise exception 'dispatch_policy: %: until is %, expected a time to come: by the database''s clock it is %; %',
-      p_verb, p_until, p_now, p_way_out using errcode = 'DPARG';
   end if;
 end
 $$;
@@ -96,9 +68,7 @@ begin
     from :DISPATCH_POLICY_SCHEMA.policies v where v.policy = p_policy;
     return;
   end if;
-  with wanted as materialized (
-    select distinct u.id from unnest(p_partition_ids) u (id)
-  ),
+  with wanted as materialized (select distinct u.id from unnest(p_partition_ids) u (id)),
   found as materialized (
     select q.id, q.staged as jobs, q.arrival_id > 0 as is_known from partitions q
     where q.id in (select w.id from wanted w)
@@ -107,8 +77,7 @@ begin
     where a.policy = p_policy and a.partition_id in (select w.id from wanted w)
   )
   select count(distinct f.id) filter (where f.is_known), coalesce(sum(f.jobs), 0), (
-      select count(*) from in_flight_jobs i
-      where i.partition_id in (select w.id from wanted w))
+      select count(*) from in_flight_jobs i where i.partition_id in (select w.id from wanted w))
   into partitions, staged, in_flight from found f;
 end
 $$;
@@ -120,8 +89,7 @@ create or replace function _notify(p_policy text) returns void language sql vola
 $$;
 
 -- Notifies only the tick loops of these shards. If a shard has no leader, the worker pools that may lead it bid for it.
-create or replace function _notify_shards(p_policy text, p_shards text[]) returns void
-language sql volatile as $$
+create or replace function _notify_shards(p_policy text, p_shards text[]) returns void language sql volatile as $$
   select pg_notify('dispatch_policy', json_strip_nulls(json_build_object(
     'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', p_policy, 'shard', u.shard,
     'vacant', case when not exists (

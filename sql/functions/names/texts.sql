@@ -1,8 +1,7 @@
 -- Words that several verbs and views say.
 
 -- A length of time in words, with its largest unit: "12 min".
-create or replace function _in_words(p_seconds float8)
-returns text language sql stable as $$
+create or replace function _in_words(p_seconds float8) returns text language sql stable as $$
   select case
     when p_seconds < 1 then round(greatest(p_seconds, 0) * 1000) || ' ms'
     when p_seconds < 120 then round(p_seconds) || ' s'
@@ -29,7 +28,7 @@ create or replace function _replaced_error() returns text language sql immutable
   select 'replaced under its job key';
 $$;
 
--- The reason of a limiter that has no room, by its kind and numbers. It is an expression, so that PostgreSQL inlines it.
+-- The reason of a limiter that has no room, by its kind and numbers.
 create or replace function _lack_reason(kind text, tokens float8, rate float8, cap int)
 returns text language sql immutable as $$
   select case
@@ -42,9 +41,8 @@ $$;
 -- later, or the last pass denied it.
 --
 -- It reads the statement's time: with clock_timestamp() the planner would work out each view whole before it sorts and limits.
---
--- It has no `set search_path`, because the planner can put it into a view only without. Its body is parsed once, when it is
--- made, and so names the same operators under any search_path.
+-- It has no `set search_path`, because the planner can put it into a view only without. Its body is parsed when it is made,
+-- and so names the same operators under any search_path.
 create or replace function _shown_reason(
   policy_paused_until timestamptz, paused_until timestamptz, held_until timestamptz, breaker_until timestamptz,
   denied_reason text

@@ -5,11 +5,10 @@
 -- sees whether it works out the same partition; for the rest see _is_ours.
 --
 -- A traced job has its _trace_text as well, after the third dot. Any other flag ends before it.
-create or replace function _ticket(
-  staged_id bigint, admission bigint, partition_id uuid, job_key text, trace text
-) returns text language sql volatile as $$   -- as clock_timestamp(), or it would not be inlined
+create or replace function _ticket(staged_id bigint, admission bigint, partition_id uuid, job_key text, trace text)
+returns text language sql volatile as $$   -- as clock_timestamp(), or it would not be inlined
   select 'dispatch_policy:' || staged_id || '@' || admission || '#' || coalesce(_mark_of(partition_id), '')
-    || case when job_key is null then '' else '.' || _key_mark(job_key)
+    || case when job_key is null then '' else '.' || left(md5(job_key), 8)
       || '.' || (extract(epoch from clock_timestamp()) * 1000000)::bigint end
     || coalesce(case when job_key is null then '...' else '.' end || trace, '');
 $$;
@@ -26,15 +25,12 @@ create or replace function _flag_text(flags jsonb) returns text language sql imm
     split_part(split_part(' ' || substr(flags::text, 2), ' "dispatch_policy:', 2), '"', 1));
 
 -- The mark of its partition in the flag of a job that was staged: the first eight digits of the partition's id. '': none.
--- It has no `set search_path`: only then the planner can put it into a view.
 create or replace function _partition_mark(flags jsonb) returns text language sql immutable return
   left(split_part(split_part(_flag_text(flags), '@', 2), '#', 2), 8);
 
--- The staged id that a job of Graphile Worker's carries as a flag; null: none, or one that somebody made up. Both
--- expressions are bare, so that PostgreSQL inlines them.
+-- The staged id that a job of Graphile Worker's carries as a flag; null: none, or one that somebody made up.
 create or replace function _staged_id_of(flags jsonb) returns bigint language sql immutable as $$
-  select case when _staged_id_text(flags) ~ '^[0-9]{1,18}$'
-    then _staged_id_text(flags)::bigint end;
+  select case when _staged_id_text(flags) ~ '^[0-9]{1,18}$' then _staged_id_text(flags)::bigint end;
 $$;
 
 -- The staged id that a job of Graphile Worker's carries as a flag, as text; '': none.
@@ -42,7 +38,7 @@ create or replace function _staged_id_text(flags jsonb) returns text language sq
   select split_part(_flag_text(flags), '@', 1);
 $$;
 
--- Whether a flag is one that this package gives to an admitted job. It is an expression, so that PostgreSQL inlines it.
+-- Whether a flag is one that this package gives to an admitted job.
 create or replace function _is_own_flag(flag text) returns boolean language sql immutable as $$
   select flag like 'dispatch\_policy:%';
 $$;
@@ -57,7 +53,7 @@ returns boolean language sql immutable as $$
   select _staged_id_of(flags) is not null and coalesce((
     select extract(epoch from created_at) * 1000000 <= coalesce(nullif(split_part(t.marks, '.', 3), ''), t.admission)::numeric
       -- whoever replaces a job that runs takes its key off
-      and (job_key is null or split_part(t.marks, '.', 2) = _key_mark(job_key))
+      and (job_key is null or split_part(t.marks, '.', 2) = left(md5(job_key), 8))
     from (
       select split_part(r.rest, '#', 1) as admission, split_part(r.rest, '#', 2) as marks
       from (select split_part(_flag_text(flags), '@', 2) as rest) r
@@ -81,18 +77,16 @@ $$;
 -- Whether Graphile Worker's row still has the job that is meant, and not the next one of its key. It has if its revision is
 -- the one that was named (null: whichever). A job that may not replace it (unsafe_dedupe) raises the revision as well, but leaves
 -- the flag with its staged id.
-create or replace function _is_row_of(
-  named_revision int, staged_id bigint, revision int, flags jsonb
-) returns boolean language sql immutable as $$
+create or replace function _is_row_of(named_revision int, staged_id bigint, revision int, flags jsonb)
+returns boolean language sql immutable as $$
   select named_revision is null or revision = named_revision
     or (_staged_id_of(flags) = staged_id) is true;
 $$;
 
 -- Whether an end belongs to the admission and the attempt that have the slot now. If it belongs to earlier ones, others
 -- have taken the slot. Null is unknown, and counts as belonging.
-create or replace function _is_end_of(
-  ended_admission bigint, ended_attempt int, admission bigint, attempt int
-) returns boolean language sql immutable as $$
+create or replace function _is_end_of(ended_admission bigint, ended_attempt int, admission bigint, attempt int)
+returns boolean language sql immutable as $$
   select coalesce(ended_admission = admission, true) and coalesce(ended_attempt >= attempt, true);
 $$;
 
@@ -139,25 +133,22 @@ $$;
 --
 -- A time after the year 30000 does not follow. The last possible one has more microseconds than a bigint, and nobody could
 -- fail such a job.
-create or replace function _trace_text(
-  traceparent text, created_at timestamptz, run_at timestamptz, run_at_given boolean
-) returns text language sql stable as $$
+create or replace function _trace_text(traceparent text, created_at timestamptz, run_at timestamptz, run_at_given boolean)
+returns text language sql stable as $$
   select case when traceparent is not null then
     traceparent || '.' || (extract(epoch from created_at) * 1000000)::bigint
       || case when run_at_given and run_at > created_at and run_at < '30000-01-01'
         then '.' || (extract(epoch from run_at) * 1000000)::bigint else '' end end;
 $$;
 
--- The attempts of a staged job: Graphile Worker's default is 25. An expression, so that it is inlined.
-create or replace function _max_attempts(max_attempts int) returns int
-language sql immutable as $$
+-- The attempts of a staged job: Graphile Worker's default is 25.
+create or replace function _max_attempts(max_attempts int) returns int language sql immutable as $$
   select coalesce(max_attempts, 25);
 $$;
 
 -- When a job may run: now, unless it says. The value -infinity is now as well, because a difference from it would fail
 -- each pass of its policy. The value infinity stays, as in Graphile Worker: such a job never runs by itself.
-create or replace function _run_at(run_at timestamptz) returns timestamptz
-language sql stable as $$
+create or replace function _run_at(run_at timestamptz) returns timestamptz language sql stable as $$
   select case when run_at > '-infinity' then run_at else now() end;
 $$;
 
@@ -181,36 +172,15 @@ $$;
 -- What a job has paid, after another one of its key was admitted in its row. `pays`: it has paid its cost now, and else what
 -- the one before has. Who returns tokens to a window later must not take them off a later spending than this one. So the
 -- time of the first payment stays. So does it that one was admitted past its gates: the other may have paid the difference.
-create or replace function _paid_again(
-  before in_flight_jobs, paid jsonb, pays boolean
-) returns jsonb language sql stable as $$
+create or replace function _paid_again(before in_flight_jobs, paid jsonb, pays boolean)
+returns jsonb language sql stable as $$
   select coalesce(before.paid, '{}') - case when pays then '{cost,gates}'::text[] else '{}' end || coalesce(paid, '{}')
     || jsonb_build_object('at', coalesce(before.paid -> 'at', to_jsonb(before.admitted_at)));
 $$;
 
--- What a job has paid, once it was settled. A cost for all throttles replaces what was said of single ones before.
-create or replace function _paid_by_now(paid jsonb, settled jsonb) returns jsonb language sql stable as $$
-  select coalesce(paid, '{}') || settled || jsonb_build_object('gates',
-    case when settled ? 'cost' then '{}' else coalesce(paid -> 'gates', '{}') end || coalesce(settled -> 'gates', '{}'));
-$$;
-
--- What these costs say of a gate: that of its name in `gates`, or else `cost`, which is for all. Null: nothing. It is an
--- expression, so that PostgreSQL inlines it.
+-- What these costs say of a gate: that of its name in `gates`, or else `cost`, which is for all. Null: nothing.
 create or replace function _cost_at(costs jsonb, gate text) returns float8 language sql immutable as $$
   select coalesce(costs #>> array['gates', gate], costs ->> 'cost')::float8;
-$$;
-
--- When a job is due that was added again under its key, with `debounce`. The danger: another session had the row locked, and
--- gave it a later time meanwhile. A time from before the wait would bring the job forward again. So each add counts from
--- when it has the row: PostgreSQL calls this under the row's lock.
---
---   p_run_at        when it would be due after this add, from p_began on
---   p_until         the latest time, if this add were the first
---   p_first_until   the latest time by the adds before it; null: they were not debounced
-create or replace function _debounced_run_at(
-  p_run_at timestamptz, p_until timestamptz, p_first_until timestamptz, p_began timestamptz
-) returns timestamptz language sql volatile as $$
-  select least(p_run_at + (clock_timestamp() - p_began), p_until, p_first_until);
 $$;
 
 -- The `sort_at` of a job that comes back to staging. Under strict order it goes first. Under deadlines it keeps its own.

@@ -226,7 +226,7 @@ $$;
 -- The end of a probe lets the next job go: all of them if it succeeded, else the next probe. That is so as well if nobody
 -- saw its end, because its slot was freed. A breaker opens at `breaker_failures` failures within `breaker_within`,
 -- counted from the first of them, and if a probe fails. It stops the partition for `breaker_cooldown`, beside any hold;
--- then the partition is probed. If the policy has a history, that has the breaker's time.
+-- then the partition is probed.
 create or replace function _route_outcomes(
   p_policy policies, p_arrivals arrivals[],
   p_now timestamptz
@@ -268,8 +268,7 @@ create or replace function _route_outcomes(
     returning q.id, q.limiter_ids, q.breaker_until, v.opens
   )
   select _leave_lines((p_policy).id, u.id, u.limiter_ids),
-    case when (p_policy).history_kept_for is not null then
-      _record_stop((p_policy).id, u.id, 'breaker_open', u.breaker_until, p_now) end
+    case when (p_policy).recorded then _tell_stop((p_policy).id, u.id, 'breaker_open', u.breaker_until, p_now) end
   from updated u where u.opens;
 $$;
 

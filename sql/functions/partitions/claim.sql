@@ -221,8 +221,8 @@ begin
   if v_waiting = '{}' then
     return p_partition_ids;
   end if;
-  if (p_policy).history_kept_for is not null then
-    perform _record_reasons((p_policy).id, v_waiting, p_now, p_is_pass);
+  if (p_policy).recorded then
+    perform _tell_waits((p_policy).id, v_waiting, p_now, p_is_pass);
   end if;
   return array(select u.id from unnest(p_partition_ids) u (id) where u.id <> all (v_waiting));
 end

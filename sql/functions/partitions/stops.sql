@@ -36,7 +36,7 @@ begin
       where a.policy = p_policy and a.partition_id = v_id and a.limits is not null)::int;
   end if;
   changed := matched;
-  perform _record_stop(v_policy.id, v_id, case when p_held_until is null then 'paused' else 'held' end,
+  perform _tell_stop(v_policy.id, v_id, case when p_held_until is null then 'paused' else 'held' end,
     coalesce(p_held_until, p_paused_until), clock_timestamp());
   stored := matched = 0;
   perform _leave_lines(v_policy.id, v_id, v_limiter_ids);

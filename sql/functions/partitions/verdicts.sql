@@ -182,41 +182,27 @@ begin
 end
 $$;
 
--- Consumes the records of dropped jobs: adds them to their partitions' counts, and returns them for the event.
-create or replace function _consume_drops(p_policy text)
-returns table (partition text, reason text, jobs int) language plpgsql
-set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-#variable_conflict use_column
+-- Of these events those that tell of jobs dropped in a partition that another session has locked. The others' partitions stay
+-- locked for _count_dropped.
+create or replace function _locked_drops(p_events events[]) returns bigint[] language plpgsql volatile as $$
+declare
+  v_ids uuid[] := array(select e.partition_id from unnest(p_events) e where e.kind = 'dropped');
+  v_free uuid[];
 begin
-  if not exists (select from drops d where d.policy = p_policy) then
-    return;
+  if v_ids = '{}' then
+    return '{}';
   end if;
-  return query
-  with free as materialized (
-    select q.id from partitions q
-    where q.id in (select d.partition_id from drops d where d.policy = p_policy)
-    order by q.id for no key update skip locked
-  ),
-  consumed as materialized (
-    delete from drops d
-    where d.policy = p_policy and (d.partition_id in (select f.id from free f) or not exists (
-      select from partitions q where q.id = d.partition_id))
-    returning d.*
-  ),
-  counted as (
-    update partitions q set dropped_total = q.dropped_total + n.jobs
-    from (select c.partition_id, sum(c.jobs) as jobs from consumed c group by c.partition_id) n
-    where q.id = n.partition_id
-  ),
-  appended as (
-    insert into activity (policy_id, at, dropped, expired)
-    select p.id, clock_timestamp(), sum(c.jobs), sum(case c.reason when 'expired' then c.jobs else 0 end)
-    from consumed c join policies p on p.name = c.policy group by p.id
-  )
-  select coalesce(q.key, c.key), c.reason, sum(c.jobs)::int
-  from consumed c left join partitions q on q.id = c.partition_id
-  group by 1, 2 order by 1, 2;
+  v_free := array(select q.id from partitions q where q.id = any(v_ids) order by q.id for no key update skip locked);
+  return array(
+    select e.id from unnest(p_events) e
+    where e.kind = 'dropped' and e.partition_id <> all (v_free)
+      and exists (select from partitions q where q.id = e.partition_id));
 end
+$$;
+
+-- Adds dropped jobs to a partition's count.
+create or replace function _count_dropped(p_partition_id uuid, p_jobs int) returns void language sql volatile as $$
+  update partitions q set dropped_total = q.dropped_total + p_jobs where q.id = p_partition_id;
 $$;
 
 -- Partitions whose jobs name different keys (_mixed_keys), and of which nobody has told yet. The caller tells.

@@ -133,9 +133,9 @@ end
 $$;
 
 -- How many waiters a limiter may have room for. The costs of their jobs decide how many a throttle lets go: this says how
--- many to look at. If jobs count by their work, some more are called. A partition that is called alone would be ranked
--- alone, and use all the room. These come on top of a real slot only: beside one that is reserved, they would be denied and
--- called again without end.
+-- many to look at. It is one more than there are tokens: a pass looks at that one to know when its tokens are there. If jobs
+-- count by their work, some more are called. A partition that is called alone would be ranked alone, and use all the room.
+-- These come on top of a real slot only: beside one that is reserved, they would be denied and called again without end.
 create or replace function _room_for_waiters(
   l room_before, fair_by_work boolean
 ) returns int language sql immutable as $$
@@ -144,13 +144,13 @@ create or replace function _room_for_waiters(
       + case when fair_by_work and (l).slots > ((l).reserved_for is not null)::int then 10 else 0 end
     when (l).breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
     when (l).rate <= 0 then 0
-    else _waiters_reached((l).tokens) end, 1000), 0)::int;
+    else _jobs_through((l).tokens, 'Infinity', 1) + 1 end, 1000), 0)::int;
 $$;
 
 -- How many of a limiter's next places go by wait, see _longest_first.
 create or replace function _places_by_wait(policy policies, l room_before) returns int language sql immutable as $$
   select case when (l).slots < 2147483647 or (l).rate > 0 then _longest_first(
-    policy, (l).admitted, coalesce((l).slots, _waiters_reached((l).tokens))) else 0 end;
+    policy, (l).admitted, coalesce((l).slots, _jobs_through((l).tokens, 'Infinity', 1) + 1)) else 0 end;
 $$;
 
 -- What these limiters have left at `p_now`, see _room_for_few.
@@ -185,7 +185,8 @@ $$;
 --
 -- The danger: a tick whose `now` is not the clock's goes by other overrides: one that has not begun, or one that is over. The times
 -- that it writes would be too late for those who go by the clock, and it would delete the rows that tell of the turn. The cure: it
--- leaves earlier times, and what says that there may be room.
+-- leaves earlier times, and what says that there may be room. Not if its `now` is a day or more from the clock: then it replays
+-- another time, and nobody beside it goes by the clock. It would look at the same rows without end.
 --
 -- Returns at how many nobody has to look at once.
 --
@@ -211,7 +212,7 @@ begin
     v_turns := exists (
       select from overrides o
       cross join lateral (select least(p_now, clock_timestamp()) as first, greatest(p_now, clock_timestamp()) as last) t
-      where o.policy_id = (p_policy).id
+      where o.policy_id = (p_policy).id and t.last - t.first < interval '1 day'
         and ((o.from_at > t.first and o.from_at <= t.last) or (o.until_at > t.first and o.until_at <= t.last)));
   end if;
   foreach v_room in array _rooms_for_waiters(

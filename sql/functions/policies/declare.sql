@@ -11,7 +11,8 @@
 --     "enabled" }. A process without a preset leaves out the settings that it does not know. They stay as they are.
 --   p_host, p_pid   the process that declares it
 create or replace function _declare_policy(
-  p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz, p_host text default null, p_pid int default null
+  p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz,
+  p_host text default null, p_pid int default null
 ) returns table (in_force boolean, to_resolve boolean) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '2s'                     -- an open transaction may have paused or switched it: declared again later
@@ -21,21 +22,33 @@ declare
   v_started_at timestamptz := least(p_started_at, clock_timestamp());
   v_policy policies;
   v_live text;
+  v_gate text;
+  v_zone text;
 begin
-  perform _check_time_zones(p_definition);
+  -- Node may know a time zone that this server does not, from newer data. Each pass of the policy would fail
+  for v_gate, v_zone in
+    select g.value ->> 'name', split_part(g.value #>> '{constants,calendar}', ' ', 2)
+    from jsonb_array_elements(p_definition -> 'gates') g where g.value #>> '{constants,calendar}' is not null
+  loop
+    begin
+      perform now() at time zone v_zone;
+    exception when invalid_parameter_value then
+      raise exception 'dispatch_policy: policy %: gate %: timeZone is %, expected a zone of this server''s pg_timezone_names: update its time zone data, or name another zone',
+        quote_literal(v_name), quote_literal(v_gate), quote_literal(v_zone) using errcode = 'DPARG';
+    end;
+  end loop;
   -- declarations of several processes at once, one after the other
   perform _lock_turn(0, 'declare');
   insert into policies (
     name, definition, definition_hash, declared_at, half_life, ahead_seconds, paused_until, paused_by, pause_reason,
     paused_with_all)
   select v_name, p_definition, p_hash, v_started_at, 60, 0.5,
-    coalesce(a.until_at, '-infinity'), a.set_by, a.reason, a.until_at is not null   -- a new one is paused with all others
+    coalesce(a.paused_until, '-infinity'), a.paused_by, a.pause_reason, a.one is true   -- a new one is paused with all others
   from (select) one
-  left join pause_of_all a on a.until_at > clock_timestamp()
+  left join all_policies a on a.paused_until > clock_timestamp()
   on conflict (name) do nothing;
   v_policy := _policy(v_name);
-  perform _record_definition(
-    v_policy, p_hash, p_definition, p_settings, p_host, p_pid, clock_timestamp());
+  perform _record_definition(v_policy, p_hash, p_definition, p_settings, p_host, p_pid, clock_timestamp());
   v_live := _newest_live(v_policy);
   in_force := case when v_live is null
     then ((p_definition ->> 'version')::int, v_started_at) >= (v_policy.version, v_policy.declared_at)
@@ -49,41 +62,17 @@ begin
 end
 $$;
 
--- Raises if a gate of a definition names a time zone that this server does not know. Node may know it all the same, from
--- newer data. Each pass of the policy would fail.
-create or replace function _check_time_zones(p_definition jsonb)
-returns void language plpgsql stable as $$
-declare
-  v_gate text;
-  v_zone text;
-begin
-  for v_gate, v_zone in
-    select g.value ->> 'name', split_part(g.value #>> '{constants,calendar}', ' ', 2)
-    from jsonb_array_elements(p_definition -> 'gates') g
-    where g.value #>> '{constants,calendar}' is not null
-  loop
-    begin
-      perform now() at time zone v_zone;
-    exception when invalid_parameter_value then
-      raise exception 'dispatch_policy: policy %: gate %: timeZone is %, expected a zone of this server''s pg_timezone_names: update its time zone data, or name another zone',
-        quote_literal(p_definition ->> 'name'), quote_literal(v_gate), quote_literal(v_zone) using errcode = 'DPARG';
-    end;
-  end loop;
-end
-$$;
-
--- Records a definition that a process declares, its settings, and by whom. So it can be put in force, and the one in force can
--- be compared with those that other live workers have. A definition that is in force keeps its declaration: a worker that
--- starts with the same one changes nothing.
+-- Records a definition that a process declares, its settings, and by whom. So it can be put in force, and the one in force
+-- can be compared with those that other live workers have. A definition that is in force keeps its declaration: a worker
+-- that starts with the same one changes nothing.
 --
--- The danger: a definition with a value that differs at each start would leave a row each time. The cure: the next declaration
--- deletes rows that are not in force, are older than a day, and that no worker pool has. A silent pool may come back.
+-- The danger: a definition with a value that differs at each start would leave a row each time. The cure: the next
+-- declaration deletes rows that are not in force, are older than a day, and that no worker pool has. A silent pool may come
+-- back.
 create or replace function _record_definition(
-  p_policy policies, p_hash text, p_definition jsonb, p_settings jsonb, p_host text, p_pid int,
-  p_now timestamptz
+  p_policy policies, p_hash text, p_definition jsonb, p_settings jsonb, p_host text, p_pid int, p_now timestamptz
 ) returns void language sql volatile as $$
-  insert into definitions as d (
-    policy_id, hash, definition, settings, declared_at, host, pid)
+  insert into definitions as d (policy_id, hash, definition, settings, declared_at, host, pid)
   values ((p_policy).id, p_hash, p_definition, p_settings, p_now, p_host, p_pid)
   on conflict (policy_id, hash) do update set
     definition = excluded.definition, settings = d.settings || excluded.settings,
@@ -97,13 +86,11 @@ create or replace function _record_definition(
       where not w.ended and w.definitions #>> array[(p_policy).name, 'hash'] = d.hash);
 $$;
 
--- The hash of the newest definition of a policy that a live worker pool has, see the view `definitions`. Null: no live pool has
--- the policy.
-create or replace function _newest_live(p_policy policies)
-returns text language plpgsql stable as $$
+-- The hash of the newest definition of a policy that a live worker pool has, see the view `definitions`. Null: no live pool
+-- has the policy.
+create or replace function _newest_live(p_policy policies) returns text language plpgsql stable as $$
 begin
-  return (
-    select d.hash from :DISPATCH_POLICY_SCHEMA.definitions d where d.policy = (p_policy).name and d.newest_live);
+  return (select d.hash from :DISPATCH_POLICY_SCHEMA.definitions d where d.policy = (p_policy).name and d.newest_live);
 end
 $$;
 
@@ -111,17 +98,19 @@ $$;
 -- worked out again, and those that jobs of the one before brought are older than all that this one brings (`generation`).
 --
 --   p_declared_at   when the process that has it started. Later ones of the same version replace it
-create or replace function _put_in_force(
-  p_policy policies, p_hash text, p_declared_at timestamptz
-) returns void language plpgsql as $$
+create or replace function _put_in_force(p_policy policies, p_hash text, p_declared_at timestamptz)
+returns void language plpgsql as $$
 declare
   v_id int := (p_policy).id;
   v_definition jsonb;
   v_settings jsonb;
   v_limiter_id bigint;
+  v_differs boolean := (p_policy).definition_hash <> p_hash;
+  v_strict boolean;
 begin
   select d.definition, d.settings into strict v_definition, v_settings
   from definitions d where d.policy_id = v_id and d.hash = p_hash;
+  v_strict := coalesce((v_definition #>> '{maxPending,strict}')::boolean, false);
   update definitions d
   set in_force_at = case when d.hash = p_hash then clock_timestamp() end
   where d.policy_id = v_id and (d.hash = p_hash) <> (d.in_force_at is not null);
@@ -138,14 +127,14 @@ begin
     max_pending = (v_definition #>> '{maxPending,partition}')::int,
     max_pending_in_all = (v_definition #>> '{maxPending,policy}')::int,
     when_full = coalesce(v_definition #>> '{maxPending,whenFull}', 'reject'),
-    strict_pending = coalesce((v_definition #>> '{maxPending,strict}')::boolean, false),
-    unique_for = (v_definition ->> 'uniqueForSeconds')::float8,
+    strict_pending = v_strict, unique_for = (v_definition ->> 'uniqueForSeconds')::float8,
     when_busy = coalesce(v_definition ->> 'whenBusy', 'wait'),
     busy_delay = (v_definition ->> 'busyDelaySeconds')::float8, job_order = v_definition ->> 'order',
     load_kept_for = (v_definition #>> '{load,keepSeconds}')::float8,
     history_kept_for = (v_definition #>> '{history,keepSeconds}')::float8,
     fair_by_work = coalesce(v_definition ->> 'fairBy' = 'work', false),
-    half_life = case when v_settings ? 'halfLifeSeconds' then (v_settings ->> 'halfLifeSeconds')::float8 else p.half_life end,
+    half_life = case when v_settings ? 'halfLifeSeconds'
+      then (v_settings ->> 'halfLifeSeconds')::float8 else p.half_life end,
     batch_size = coalesce((v_settings ->> 'admissionBatchSize')::int, p.batch_size),
     admission_budget = case when v_settings ? 'tickAdmissionBudget'
       then (v_settings ->> 'tickAdmissionBudget')::int else p.admission_budget end,
@@ -154,19 +143,23 @@ begin
     declared_enabled = coalesce((v_settings ->> 'enabled')::boolean, p.declared_enabled),
     ahead_limiter_id = coalesce(v_limiter_id, p.ahead_limiter_id)
   where p.id = v_id;
-  perform _make_turns(v_id, coalesce((v_definition #>> '{maxPending,strict}')::boolean, false));
-  if v_definition #>> '{maxPending,policy}' is not null
-    and ((p_policy).max_pending_in_all is null or (p_policy).definition_hash <> p_hash) then
+  insert into turns (policy_id, step)
+  select v_id, s.step from unnest(array['route', 'admit', 'limits', 'adopt', 'events']) s (step)
+  on conflict do nothing;
+  insert into turns (policy_id, step, place)
+  select v_id, 'pending', n from generate_series(0, 1024) n
+  where v_strict and not exists (select from turns u where u.policy_id = v_id and u.step = 'pending')
+  on conflict do nothing;
+  if v_definition #>> '{maxPending,policy}' is not null and ((p_policy).max_pending_in_all is null or v_differs) then
     perform _sweep_pending();   -- jobs that were staged before it had a bound
   end if;
-  perform _record_stop(v_id, null, 'paused', p.paused_until, clock_timestamp())
+  perform _tell_stop(v_id, null, 'paused', p.paused_until, clock_timestamp())
   from policies p where p.id = v_id and p.paused_until > clock_timestamp();
-  delete from policy_tasks t
-  where t.policy_id = v_id and not (v_definition -> 'tasks') ? t.task_identifier;
+  delete from policy_tasks t where t.policy_id = v_id and not (v_definition -> 'tasks') ? t.task_identifier;
   insert into policy_tasks as t (task_identifier, policy_id)
   select x.task, v_id from jsonb_array_elements_text(v_definition -> 'tasks') x (task)
   on conflict (task_identifier) do update set policy_id = excluded.policy_id where t.policy_id <> excluded.policy_id;
-  if (p_policy).definition_hash <> p_hash then
+  if v_differs then
     insert into resolutions as r (policy, definition_hash) values ((p_policy).name, p_hash)
     on conflict (policy) do update set definition_hash = excluded.definition_hash, after = null;
     update keyless_jobs k set retry_at = '-infinity'   -- the one before could not work them out
@@ -177,21 +170,9 @@ begin
 end
 $$;
 
--- Makes a policy's turns.
-create or replace function _make_turns(p_policy_id int, p_strict boolean)
-returns void language sql volatile as $$
-  insert into turns (policy_id, step)
-  select p_policy_id, s.step from unnest(array['route', 'admit', 'limits', 'adopt']) s (step)
-  on conflict do nothing;
-  insert into turns (policy_id, step, place)
-  select p_policy_id, 'pending', n from generate_series(0, 1024) n
-  where p_strict and not exists (
-    select from turns u where u.policy_id = p_policy_id and u.step = 'pending')
-  on conflict do nothing;
-$$;
-
 -- In what two definitions of a policy differ, by option: [{ "option", "now", "here" }]. `now` is the value of the first, and
--- `here` that of the second. A gate's values are compared by its name, so that a gate that has moved differs in its position alone.
+-- `here` that of the second. A gate's values are compared by its name, so that a gate that has moved differs in its position
+-- alone.
 create or replace function _definition_differences(a jsonb, b jsonb) returns jsonb
 language sql immutable
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
@@ -218,8 +199,7 @@ $$;
 
 -- Whether the definition in force is another one than the newest of the live worker pools, or lacks tasks that only a policy
 -- without live pools governs.
-create or replace function _is_behind(p_policy policies)
-returns boolean language plpgsql stable as $$
+create or replace function _is_behind(p_policy policies) returns boolean language plpgsql stable as $$
 declare
   v_live text := _newest_live(p_policy);
 begin

@@ -12,15 +12,10 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 begin
-  perform _worker_alive(p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after,
-    p_clock_behind);
+  perform _worker_alive(p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, p_clock_behind);
   return query
-  select l.*, exists (select from in_flight_jobs)
-    or exists (select from staged_jobs)
-    or exists (select from activity)
-    or exists (
-      select from workers w
-      where w.stale_at < clock_timestamp() and (w.ended or w.buried_at is null))
+  select l.*, exists (select from in_flight_jobs) or exists (select from staged_jobs) or exists (select from activity)
+    or exists (select from workers w where w.stale_at < clock_timestamp() and (w.ended or w.buried_at is null))
   from _lease(p_pool_id, p_policies, p_shards, p_ttl, p_bid) l;
 end
 $$;
@@ -31,17 +26,14 @@ $$;
 -- A heartbeat that comes later than half of that time restarts `unbroken_since`. The database may have been away, and
 -- then other pools were silent as well.
 create or replace function _worker_alive(
-  p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
-  p_clock_behind interval
+  p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval, p_clock_behind interval
 ) returns void language sql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  with before as (
-    select from workers w
-    where w.pool_id = p_pool_id and w.stale_at > clock_timestamp() and w.slots >= p_slots and w.tasks @> p_tasks
-  )
   select _notify(p.name) from policies p
-  where p_slots > 0 and not exists (select from before) and p.id = any(array(
-    select t.policy_id from policy_tasks t where t.task_identifier = any(p_tasks)));
+  where p_slots > 0 and not exists (
+      select from workers w
+      where w.pool_id = p_pool_id and w.stale_at > clock_timestamp() and w.slots >= p_slots and w.tasks @> p_tasks)
+    and p.id = any(array(select t.policy_id from policy_tasks t where t.task_identifier = any(p_tasks)));
   insert into workers as w (pool_id, slots, tasks, host, pid, stale_after, stale_at, clock_behind)
   values (p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, clock_timestamp() + p_stale_after, p_clock_behind)
   on conflict (pool_id) do update set
@@ -66,10 +58,8 @@ $$;
 -- dead once it is silent.
 create or replace function _worker_ended(p_pool_id text) returns void language sql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  update workers w
-  set slots = 0, stale_at = clock_timestamp(), buried_at = clock_timestamp(), ended = true
-  where w.pool_id = p_pool_id
-    and not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = p_pool_id);
+  update workers w set slots = 0, stale_at = clock_timestamp(), buried_at = clock_timestamp(), ended = true
+  where w.pool_id = p_pool_id and not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = p_pool_id);
 $$;
 
 -- Records that a pool is connected through a pooler in transaction mode.
@@ -78,8 +68,8 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   update workers w set pooled = true where w.pool_id = p_pool_id;
 $$;
 
--- The policies of a pool that go by a definition of a higher version than the pool's own. Either a deployment is being rolled
--- back, or an old process has started again.
+-- The policies of a pool that go by a definition of a higher version than the pool's own. Either a deployment is being
+-- rolled back, or an old process has started again.
 create or replace function _newer_definitions(p_pool_id text)
 returns table (policy text, own_version int, in_force_version int) language sql stable
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
@@ -103,13 +93,10 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 $$;
 
 -- Which of these tasks no live worker pool has. Their jobs are admitted, and then wait in Graphile Worker.
-create or replace function _tasks_without_worker(p_tasks text[])
-returns table (task text) language sql stable
+create or replace function _tasks_without_worker(p_tasks text[]) returns table (task text) language sql stable
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   select t.task from unnest(p_tasks) t (task)
-  where not exists (
-    select from workers w
-    where w.stale_at > clock_timestamp() and t.task = any (w.tasks))
+  where not exists (select from workers w where w.stale_at > clock_timestamp() and t.task = any (w.tasks))
   order by 1;
 $$;
 
@@ -120,20 +107,17 @@ declare
   v_pools text;
   v_count int;
 begin
-  select string_agg(w.name, ', ') filter (where w.n <= 5), count(*) into v_pools, v_count
-  from (
-    select format('%s (process %s on %s, heartbeat %s s ago, dead in %s s if it was killed)', x.pool_id,
-        coalesce(x.pid::text, '?'), coalesce(x.host, '?'),
-        greatest(0, extract(epoch from clock_timestamp() - x.heartbeat_at)::int),
-        greatest(1, ceil(extract(epoch from x.stale_at - clock_timestamp()))::int)) as name,
-      row_number() over (order by x.pool_id) as n
-    from workers x
-    where x.stale_at > clock_timestamp() and not x.ended and (p_policy is null or x.definitions ? p_policy)) w;
+  select count(*), array_to_string((array_agg(
+    format('%s (process %s on %s, heartbeat %s s ago, dead in %s s if it was killed)', x.pool_id,
+      coalesce(x.pid::text, '?'), coalesce(x.host, '?'),
+      greatest(0, extract(epoch from clock_timestamp() - x.heartbeat_at)::int),
+      greatest(1, ceil(extract(epoch from x.stale_at - clock_timestamp()))::int)) order by x.pool_id))[:5], ', ')
+  into v_count, v_pools from workers x
+  where x.stale_at > clock_timestamp() and not x.ended and (p_policy is null or x.definitions ? p_policy);
   if v_count > 0 then
     raise exception 'dispatch_policy: %: live worker pools with %: %, expected none: %; %',
       p_verb, coalesce('policy ' || quote_literal(p_policy), 'the preset'), v_count, v_pools,
-      case when p_policy is null
-        then 'stop them and wait until killed ones count as dead, or force it'
+      case when p_policy is null then 'stop them and wait until killed ones count as dead, or force it'
         else 'take the policy out of their preset first' end
       using errcode = 'DPUSE';
   end if;

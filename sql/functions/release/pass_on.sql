@@ -58,7 +58,6 @@ declare
   v_there record;
   v_denied jsonb := '{}';
   v_waited real[] := '{}';
-  v_load load_change[] := '{}';
   v_at int;
   v_id bigint;
   v_context text;
@@ -151,15 +150,15 @@ begin
           select _as_claimed(q, c.goes_first) from unnest(v_claimed) c join partitions q on q.id = c.id);
       end if;
       v_few := _admit_few(v_policy, v_claimed, v_limiters, v_gone, null, true, v_now);
-      admitted := v_few.admitted; v_denied := v_few.denied; v_waited := v_few.waits; v_load := v_few.load;
+      admitted := v_few.admitted; v_denied := v_few.denied; v_waited := v_few.waits;
       v_full_ids := v_full_ids || v_few.full_ids;
       v_is_timed := v_few.is_timed;
     elsif v_gone > 0 then
       perform _write_limiters(v_limiters, '{}', '{}', cardinality(v_limiters), false, v_now);
     end if;
     if v_gone > 0 or v_claimed <> '{}' then
-      insert into activity (policy_id, at, succeeded, failed, lags, runs, passes, pass_seconds, admitted, denied, waits, load)
-      values (p_policy_id, v_now, v_gone, 0, v_lags, v_runs, 0, 0, admitted, v_denied, v_waited, v_load);
+      insert into activity (policy_id, at, succeeded, failed, lags, runs, passes, pass_seconds, admitted, denied, waits)
+      values (p_policy_id, v_now, v_gone, 0, v_lags, v_runs, 0, 0, admitted, v_denied, v_waited);
     end if;
 
     if v_is_waited then

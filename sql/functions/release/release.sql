@@ -26,6 +26,7 @@
 --   left_ids   these come again with the next flush. Graphile Worker has not recorded their failure yet, or their limiters
 --     changed meanwhile. Or another transaction has one of these rows locked.
 --   may_end   how many jobs may end before the next flush, see _free_slots
+--   is_to_tell   a tick loop has to read how these have ended
 --   is_recorded   this must be on the disk: a sweep does not find the slot of a job whose start was recorded, as long as the
 --     worker pool lives
 --
@@ -36,7 +37,7 @@
 -- application's open transaction delays only the jobs it has locked.
 create or replace function _release(
   p_jobs json, p_now timestamptz, p_passes_on boolean default false,
-  out left_ids bigint[], out may_end int, out is_recorded boolean, out passed_on jsonb
+  out left_ids bigint[], out may_end int, out is_recorded boolean, out passed_on jsonb, out is_to_tell boolean
 ) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
@@ -74,8 +75,7 @@ begin
     from in_flight_jobs f cross join unnest(f.limiter_ids) u (id) where f.job_id = any(v_job_ids);
     select coalesce(p.ahead_seconds, p.ahead) is not null into v_counts_ends
     from policies p
-    where p.id = v_policy_id and p.load_kept_for is null and p.history_kept_for is null and not p.fair_by_work
-      and p.breaker_failures is null and p.unique_for is null
+    where p.id = v_policy_id and not p.fair_by_work and p.breaker_failures is null and not p.watched
       and not exists (select from groups)
       and not exists (select from partitions q where q.probe_job_id = any(v_job_ids))
       -- ends change an adaptive one; and a job that took another's place has limiters of two policies
@@ -157,6 +157,7 @@ begin
       where f.job_id = any(v_job_ids) and f.job_id <> all (v_free));
   end;
   left_ids := v_left || v_back.left_ids; may_end := v_back.may_end; is_recorded := v_back.is_recorded;
+  is_to_tell := v_back.is_to_tell;
   if v_back.to_pass_on <> '{}' then
     for v_one in
       select p.id, p.name, array_agg(l.id) filter (where l.kind <> 'ahead') as ids, array_agg(l.id) as locked_ids
@@ -315,6 +316,7 @@ $$;
 --   may_end     how many jobs of each worker pool may end before the next flush, see _may_end. It is more than 0 only if
 --     nobody waits but for the ahead bound. 0: the next flush goes at once. Null: no loop is notified
 --   is_recorded   the start of one of these jobs was recorded with its worker pool
+--   is_to_tell    as in _release
 --   to_pass_on    limiters with a waiter, if p_passes_on: the caller passes them on, and nobody is told of them. Without the ahead
 --     bound: those who wait for it go in numbers
 --
@@ -324,25 +326,21 @@ $$;
 create or replace function _free_slots(
   p_jobs finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[],
   p_now timestamptz, p_passes_on boolean,
-  out left_ids bigint[], out may_end int, out is_recorded boolean, out to_pass_on bigint[]
+  out left_ids bigint[], out may_end int, out is_recorded boolean, out to_pass_on bigint[], out is_to_tell boolean
 ) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
 declare
   v_deleted in_flight_jobs[];
   v_waited limiters[];
-  v_has_load boolean;
-  v_has_history boolean;
-  v_has_groups boolean;
+  v_is_watched boolean;
   v_reports boolean;
-  v_remembers boolean;
   v_adapts boolean;
 begin
-  select coalesce(bool_or(p.load_kept_for is not null), false), coalesce(bool_or(p.history_kept_for is not null), false),
+  select coalesce(bool_or(p.watched), false) or exists (select from groups),
     coalesce(bool_or(p.breaker_failures is not null or p.fair_by_work), false) or exists (
-      select from partitions q where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids)),
-    coalesce(bool_or(p.unique_for is not null), false), exists (select from groups)
-  into v_has_load, v_has_history, v_reports, v_remembers, v_has_groups from policies p;
+      select from partitions q where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids))
+  into v_is_watched, v_reports from policies p;
   with locked as materialized (
     select f.job_id, f.attempt, f.admission, f.policy_id, f.limiter_ids
     from in_flight_jobs f
@@ -396,31 +394,19 @@ begin
     array(select distinct e.job_id from ends e where e.stays),
     array(select f.limiter from freed f where f.waited),
     array(select g::in_flight_jobs from deleted g
-      where exists (select from freed f where f.adapts) or v_has_load or v_reports or v_has_history or v_remembers or v_has_groups),
+      where exists (select from freed f where f.adapts) or v_reports or v_is_watched),
     exists (select from deleted g where g.pool_id is not null),
     array(select f.id from freed f where f.waited and f.passes_on), exists (select from freed f where f.adapts)
   into left_ids, v_waited, v_deleted, is_recorded, to_pass_on, v_adapts;
   if cardinality(v_waited) > cardinality(to_pass_on) then
     may_end := _announce_freed(v_waited, to_pass_on, p_now);
   end if;
-  if v_remembers then
-    perform _remember_ends(v_deleted, p_jobs, p_now);
-  end if;
+  is_to_tell := v_is_watched and _tell_ends(v_deleted, p_jobs, p_now);
   if v_deleted = '{}' then
     return;
   end if;
   if v_adapts then
     perform _adapt_limiters(p_limiter_ids, v_deleted, p_jobs, p_now);
-  end if;
-  if v_has_load then
-    perform _record_runs(v_deleted, p_jobs, p_now);
-  end if;
-  if v_has_history then
-    perform _record_ends(v_deleted, p_jobs, p_now);
-    perform _record_failures(v_deleted, p_jobs, p_now);
-  end if;
-  if v_has_groups then
-    perform _end_released(v_deleted, p_jobs);
   end if;
   if v_reports and _report_ends(v_deleted, p_jobs) then
     may_end := 0;

@@ -35,7 +35,10 @@ begin
         greatest(c.cost - c.paid, case
           when f.paid ? 'forced' or (l.numbers).shadow is true or q.limits_since > c.since then 0 end),
         c.since,
-        _paid_by_now(f.paid, j.settled))::settlement
+        -- what it has paid by now: a cost for all throttles replaces what was said of single ones before
+        coalesce(f.paid, '{}') || j.settled || jsonb_build_object('gates',
+          case when j.settled ? 'cost' then '{}' else coalesce(f.paid -> 'gates', '{}') end
+            || coalesce(j.settled -> 'gates', '{}')))::settlement
     from unnest(p_jobs) j
     join in_flight_jobs f on f.job_id = j.job and f.job_id = any(v_locked)
       and _is_end_of(j.admission, j.attempt, f.admission, f.attempt)

@@ -311,9 +311,10 @@ begin
     perform _route_work(p_policy, p_arrivals, p_now);
   end if;
   if v_staged > 0 then
-    insert into activity (policy_id, at, staged, load)
-    values ((p_policy).id, p_now, v_staged, case when (p_policy).load_kept_for is null then '{}'
-      else _load_of_arrivals((p_policy).id, p_arrivals, p_now) end);
+    insert into activity (policy_id, at, staged) values ((p_policy).id, p_now, v_staged);
+    if (p_policy).recorded then
+      perform _tell_came((p_policy).id, p_arrivals, p_now);
+    end if;
   end if;
 end
 $$;
@@ -438,9 +439,10 @@ begin
     end if;
     perform _update_partitions(p_policy, _arrivals_by_partition(v_arrivals), v_known, '{}', p_now);
     if v_there.jobs > 0 then
-      insert into activity (policy_id, at, staged, load)
-      values ((p_policy).id, p_now, v_there.jobs, case when (p_policy).load_kept_for is null then '{}'
-        else _load_of_arrivals((p_policy).id, v_arrivals, p_now) end);
+      insert into activity (policy_id, at, staged) values ((p_policy).id, p_now, v_there.jobs);
+      if (p_policy).recorded then
+        perform _tell_came((p_policy).id, v_arrivals, p_now);
+      end if;
     end if;
   exception
     when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then return null;

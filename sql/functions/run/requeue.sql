@@ -70,7 +70,8 @@ begin
   if v_left <> '{}' then
     raise exception using errcode = 'DPOUT';
   end if;
-  perform _requeue_in_groups(p_job_id, v_slot.staged_id);
+  perform _tell_moved(v_policy.id, null, p_job_id, v_slot.staged_id, (
+    select s.parked_job_id from staged_jobs s where s.id = v_slot.staged_id));
   perform _admit_fewer(v_slot.limiter_ids, p_gates, v_now);
   return true;
 exception when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then

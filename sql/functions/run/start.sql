@@ -200,9 +200,11 @@ begin
     limiter_ids = array(select unnest(f.limiter_ids) union select unnest(v_before.limiter_ids)),
     paid = case when v_before.job_id is not null then _paid_again(v_before, null, true) end
   where f.job_id = p_job_id and (v_before.job_id is not null or f.revision <> p_revision);
-  insert into activity (policy_id, at, admitted, load)
-  values ((p_policy).id, v_now, 1, case when (p_policy).load_kept_for is null then '{}' else array[
-    row((p_policy).id, v_partition.id, v_now, 1, v_new.cost, 1, 0, 0)::load_change] end);
+  insert into activity (policy_id, at, admitted) values ((p_policy).id, v_now, 1);
+  if (p_policy).recorded then   -- it never was in staging
+    insert into events (policy_id, at, kind, partition_id, facts)
+    values ((p_policy).id, v_now, 'came', v_partition.id, jsonb_build_object('jobs', 1, 'cost', v_new.cost, 'admitted', 1));
+  end if;
   return true;
 end
 $$;

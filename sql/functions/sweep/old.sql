@@ -1,13 +1,10 @@
 -- Old rows go.
 
--- Deletes the rows of a table that are older than `p_kept_for`, oldest first: at most 10,000 a call, so that no transaction
--- takes long. A sweep calls it until none is left. It skips rows that another sweep is deleting. Returns how many it has
--- deleted.
---
---   p_table   name of the table   p_time    its column that says how old a row is; rows of '-infinity' stay
-create or replace function _collect_old(
-  p_table text, p_time text, p_now timestamptz, p_kept_for interval
-) returns int language plpgsql
+-- Deletes the rows of a table that are older than `p_kept_for` by their column `p_time`, oldest first, without those of
+-- -infinity: at most 10,000 a call, so that no transaction takes long. A sweep calls it until none is left. It skips rows
+-- that another sweep is deleting. Returns how many it has deleted.
+create or replace function _collect_old(p_table text, p_time text, p_now timestamptz, p_kept_for interval)
+returns int language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5s'
 as $$
@@ -33,9 +30,7 @@ as $$
 declare
   v_removed int;
 begin
-  with over as materialized (
-    select o.* from overrides o where o.until_at < p_now - interval '1 day'
-  ),
+  with over as materialized (select o.* from overrides o where o.until_at < p_now - interval '1 day'),
   -- once for each gate
   oldest as materialized (
     select g.*, (
@@ -67,14 +62,13 @@ $$;
 -- Who keeps PostgreSQL from removing dead rows of this database, and began to longer ago than `p_older_than`. At most five,
 -- the oldest first. `transactions` counts those that have written since: the rows that died in them are kept.
 --
--- PostgreSQL knows no time for a slot or a standby, and shows a role without pg_read_all_stats none of other roles' sessions.
--- Then `seconds` is null, and there must be `p_transactions` at least.
+-- PostgreSQL knows no time for a slot or a standby, and shows a role without pg_read_all_stats none of other roles'
+-- sessions. Then `seconds` is null, and there must be `p_transactions` at least.
 --
 -- A transaction of another database that only reads keeps nothing here. One that has written does: each snapshot that is
 -- taken here regards it as running, and so reaches back to where it began. A slot counts for all databases.
-create or replace function _old_snapshots(
-  p_now timestamptz, p_older_than interval, p_transactions bigint
-) returns table (
+create or replace function _old_snapshots(p_now timestamptz, p_older_than interval, p_transactions bigint)
+returns table (
   kind text, name text, pid int, role text, application text, state text, database text, since timestamptz, seconds float8,
   transactions int
 ) language sql stable
@@ -120,17 +114,13 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   alone as materialized (
     select n.name, n.declared from named n
     where not exists (
-        select from workers w
-        where w.stale_at > clock_timestamp() and not w.ended and w.definitions ? n.name)
+        select from workers w where w.stale_at > clock_timestamp() and not w.ended and w.definitions ? n.name)
       and not exists (
-        select from policies p
-        join limiters l on l.id = p.ahead_limiter_id
+        select from policies p join limiters l on l.id = p.ahead_limiter_id
         where p.name = n.name and l.sampled_at > clock_timestamp() - interval '5 minutes')
   )
   select n.name, w.jobs, n.declared
   from alone n
-  cross join lateral (
-    select count(*)::int as jobs from (
-      select from _staged_of(n.name) s limit 10000) x) w
+  cross join lateral (select count(*)::int as jobs from (select from _staged_of(n.name) s limit 10000) x) w
   where w.jobs > 0;
 $$;

@@ -1,13 +1,13 @@
 -- Repairs.
 
--- Puts the newest definition that a live worker pool has in force, for each policy of which another one is: the last pool of a
--- newer one is gone. So a deployment that was rolled back goes by its own limits. A policy also gets its tasks back from one
--- that no live pool has any more, as when a rename is rolled back. Without a live pool, all stays as it is.
+-- Puts the newest definition that a live worker pool has in force, for each policy of which another one is: the last pool of
+-- a newer one is gone. So a deployment that was rolled back goes by its own limits. A policy also gets its tasks back from
+-- one that no live pool has any more, as when a rename is rolled back. Without a live pool, all stays as it is.
 --
--- Returns what has changed. The pools that have the definition are notified, and work the limits out again.
+-- Returns what has changed. Pools that have the definition are notified, and work the limits out again.
 --
--- The danger: after the database was away, the pools of the newer definition are silent for a moment, and limits would change
--- to and fro. The cure: while any pool is silent, nothing changes. _sweep_workers buries it first.
+-- The danger: after the database was away, the pools of the newer definition are silent for a moment, and limits would
+-- change to and fro. The cure: while any pool is silent, nothing changes. _sweep_workers buries it first.
 create or replace function _sweep_definitions()
 returns table (policy text, version int, version_before int) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
@@ -16,25 +16,17 @@ as $$
 #variable_conflict use_column
 declare
   v_policy policies;
-  v_live text;
 begin
-  if exists (
-      select from workers w
-      where w.stale_at <= clock_timestamp() and w.buried_at is null and not w.ended)
-    or not exists (
-      select from policies p where _is_behind(p)) then
+  if exists (select from workers w where w.stale_at <= clock_timestamp() and w.buried_at is null and not w.ended)
+    or not exists (select from policies p where _is_behind(p)) then
     return;
   end if;
   perform _lock_turn(0, 'declare');
-  for v_policy in
-    select p.* from policies p where _is_behind(p) order by p.id
-  loop
-    perform _put_in_force(
-      v_policy, _newest_live(v_policy), clock_timestamp());
+  for v_policy in select p.* from policies p where _is_behind(p) order by p.id loop
+    perform _put_in_force(v_policy, _newest_live(v_policy), clock_timestamp());
     perform pg_notify('dispatch_policy', json_build_object(
       'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', v_policy.name, 'redefined', true)::text);
-    return query select p.name, p.version, v_policy.version from policies p
-    where p.id = v_policy.id;
+    return query select p.name, p.version, v_policy.version from policies p where p.id = v_policy.id;
   end loop;
 end
 $$;
@@ -56,20 +48,17 @@ as $$
 declare
   v_page bigint[] := array(
     select f.job_id from in_flight_jobs f
-    where f.job_id > p_after and f.policy_id in (
-      select p.id from policies p where p.name = any(p_policies))
+    where f.job_id > p_after and f.policy_id in (select p.id from policies p where p.name = any(p_policies))
     order by f.job_id limit p_limit);
 begin
   next_after := case when cardinality(v_page) = p_limit then v_page[p_limit] else 0 end;
   known := array(
-    select distinct p.name from in_flight_jobs f
-    join policies p on p.id = f.policy_id where f.job_id = any(v_page));
+    select distinct p.name from in_flight_jobs f join policies p on p.id = f.policy_id where f.job_id = any(v_page));
   lost := (
     select coalesce(json_agg(json_build_object(
       'job', l.job_id::text, 'admission', l.admission::text, 'attempt', l.attempt, 'ok', l.ok, 'retry', l.retry,
       'policy', p.name)), '[]')
-    from _lost_slots(v_page) l
-    join policies p on p.id = l.policy_id);
+    from _lost_slots(v_page) l join policies p on p.id = l.policy_id);
   select coalesce(array_agg(j.id) filter (where w.pool_id is not null), '{}'),
     coalesce(array_agg(j.id) filter (where w.pool_id is null), '{}')
   into ours, foreign_ids
@@ -86,13 +75,11 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 as $$
 begin
   left_ids := (select r.left_ids from _release(p_jobs, null) r);
-  insert into ended_elsewhere as e (policy_id, jobs, last_at)
-  select p.id, count(*), clock_timestamp()
+  insert into events (policy_id, kind, facts)
+  select p.id, 'elsewhere', jsonb_build_object('jobs', count(*))
   from json_to_recordset(p_jobs) j (job bigint, policy text, elsewhere boolean)
   join policies p on p.name = j.policy
-  where j.elsewhere and j.job <> all (left_ids)
-  group by p.id order by p.id
-  on conflict (policy_id) do update set jobs = e.jobs + excluded.jobs, last_at = excluded.last_at;
+  where j.elsewhere and j.job <> all (left_ids) group by p.id;
 end
 $$;
 
@@ -127,18 +114,11 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5s' as $$
 declare
   v_ids bigint[] := array(
-    select s.id from staged_jobs s
-    where s.expires_at <= p_now order by s.expires_at limit 1000 for update skip locked);
+    select s.id from staged_jobs s where s.expires_at <= p_now order by s.expires_at limit 1000 for update skip locked);
 begin
   perform _drop_expired(v_ids);
   return cardinality(v_ids);
 end
-$$;
-
--- The longest time that a job is quarantined that was refused so many times, plus a minute.
-create or replace function _longest_quarantine(p_failures int) returns interval
-language sql immutable as $$
-  select _quarantine_for(p_failures) + interval '1 minute';
 $$;
 
 -- Fails a parked job for good if a newer job of its key has replaced it, and that one left staging without being
@@ -164,13 +144,11 @@ begin
       where j.id = x.job_id and j.run_at = 'infinity' and j.attempts < j.max_attempts)
     for update skip locked));
   for v_key in
-    select c.key from (
-      select j.key from replaced_jobs r
-      cross join lateral (
-        select x.key from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = r.job_id and x.key is not null limit 1) j
-      where not exists (select from staged_jobs s where s.job_key = j.key)
-      order by random() limit 200
-    ) c
+    select j.key from replaced_jobs r
+    cross join lateral (
+      select x.key from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = r.job_id and x.key is not null limit 1) j
+    where not exists (select from staged_jobs s where s.job_key = j.key)
+    order by random() limit 200
   loop
     begin
       v_jobs := v_jobs + _give_up_replaced(array[v_key]);
@@ -201,8 +179,9 @@ as $$
   where q.id = any(array(
     select x.id from partitions x
     join policies p on p.id = x.policy_id
-    where x.breaker_until > '-infinity' and x.breaker_until > p_now + make_interval(secs => p.breaker_cooldown) + interval '1 second' order by x.id
-    for no key update of x skip locked));
+    where x.breaker_until > '-infinity'
+      and x.breaker_until > p_now + make_interval(secs => p.breaker_cooldown) + interval '1 second'
+    order by x.id for no key update of x skip locked));
   -- an override that began or ended by that clock does so again, and waiters would not be woken
   update overrides o
   set announced_to = null, announce_at = _turns_at(o, p_now)
@@ -215,30 +194,21 @@ as $$
   where s.ctid = any(array(
     select x.ctid from partitions q
     cross join lateral (   -- one look at the index for each partition
-      select y.ctid, y.id from staged_jobs y
+      select y.id from staged_jobs y
       where y.partition_id = q.id and not y.due order by coalesce(y.retry_at, y.run_at) limit 1
     ) e
     join staged_jobs x on x.id = e.id
     where q.due_at > p_now + interval '1 minute' and q.due_at < 'infinity' and x.retry_at < 'infinity'
-      and x.retry_at > p_now + _longest_quarantine(x.failures)
+      and x.retry_at > p_now + _quarantine_for(x.failures) + interval '1 minute'
     for update of x skip locked));
   update keyless_jobs k set retry_at = p_now
   where k.staged_id = any(array(
     select x.staged_id from keyless_jobs x
-    where x.retry_at > p_now + _longest_quarantine(x.failures) and x.retry_at < 'infinity'
+    where x.retry_at > p_now + _quarantine_for(x.failures) + interval '1 minute' and x.retry_at < 'infinity'
     for update skip locked));
   update in_flight_jobs f set missing_since = p_now
   where f.job_id = any(array(
-    select x.job_id from in_flight_jobs x
-    where x.missing_since > p_now + interval '1 second' for update skip locked));
-  -- a key would be remembered for as much longer
-  update unique_ends e set ended_at = p_now
-  where e.staged_id = any(array(
-    select x.staged_id from policies p
-    cross join lateral (
-      select y.staged_id from unique_ends y
-      where y.policy_id = p.id and y.ended_at > p_now + interval '1 second' limit 10000 for update skip locked
-    ) x));
+    select x.job_id from in_flight_jobs x where x.missing_since > p_now + interval '1 second' for update skip locked));
   update unique_keys k set look_at = p_now
   where (k.policy_id, k.job_key) in (
     select x.policy_id, x.job_key from unique_keys x

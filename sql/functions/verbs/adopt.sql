@@ -1,15 +1,13 @@
 -- Verbs: adopt jobs that wait in Graphile Worker.
 
--- Moves jobs of a policy's task that wait in Graphile Worker into staging, in the order of their ids. It moves at most
--- `count`, and only those after the id `after`. Jobs that run stay. A job that has failed before is parked.
+-- Moves jobs of a policy's task that wait in Graphile Worker into staging, in the order of their ids: at most `count`, after
+-- the id `after`. Jobs that run stay. A job that has failed before is parked.
 --
 -- `matched` counts the jobs that wait, `changed` those that were adopted. The others were locked or have no key. If
 -- `matched` is `count`, there may be more: call it again after `last_id`, in a transaction of its own.
 --
 -- While it waits for its turn, the policy may be declared anew or switched off. By the row that was read before, jobs would
 -- get a partition of the old definition, or none would stop them. So the row is read again once it has the turn.
---
---   select * from dispatch_policy.adopt('fetch_endpoint');
 create or replace function :DISPATCH_POLICY_SCHEMA.adopt(
   task text, count int default 2000, after bigint default 0, reason text default null, by text default null,
   dry_run boolean default false
@@ -17,18 +15,15 @@ create or replace function :DISPATCH_POLICY_SCHEMA.adopt(
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_policy policies;
-  v_jobs waiting_job[];
+  v_policy policies; v_jobs waiting_job[];
   v_turn_of int;   -- whose turn this session has
 begin
   if adopt.count is null or adopt.count < 1 then
-    raise exception 'dispatch_policy: adopt: count is %, expected a whole number from 1',
-      coalesce(adopt.count::text, 'null') using errcode = 'DPARG';
+    raise exception 'dispatch_policy: adopt: count is %, expected a whole number from 1', coalesce(adopt.count::text, 'null')
+      using errcode = 'DPARG';
   end if;
   loop
-    select p.* into v_policy from policies p
-    join policy_tasks t on t.policy_id = p.id
-    where t.task_identifier = adopt.task;
+    select p.* into v_policy from policies p join policy_tasks t on t.policy_id = p.id where t.task_identifier = adopt.task;
     exit when adopt.dry_run or v_policy.id is not distinct from v_turn_of;
     perform _lock_turn(v_policy.id, 'adopt');
     v_turn_of := v_policy.id;
@@ -40,10 +35,9 @@ begin
     raise exception 'dispatch_policy: adopt: policy % is switched off, so ticks would admit the jobs past its gates; switch it on first, by switch_policy or the command enable',
       quote_literal(v_policy.name) using errcode = 'DPARG';
   end if;
-  if coalesce(adopt.dry_run, false) then
+  if adopt.dry_run then
     v_jobs := _waiting_jobs(v_policy, adopt.task, coalesce(adopt.after, 0), adopt.count);
-    return query select cardinality(v_jobs), 0, v_jobs[cardinality(v_jobs)].id;
-    return;
+    return query select cardinality(v_jobs), 0, v_jobs[cardinality(v_jobs)].id; return;
   end if;
   select a.matched, a.changed, a.last_id into matched, changed, last_id
   from _adopt(v_policy, adopt.task, coalesce(adopt.after, 0), adopt.count) a;
@@ -58,26 +52,18 @@ $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.adopt from public;
 
 -- One step of adoption: moves at most p_limit jobs that wait in Graphile Worker for a task into staging. The caller has the
--- turn `adopt`.
+-- turn `adopt`. `changed` counts those that were adopted. The others were locked, changed meanwhile, or have no key.
 --
---   matched   how many jobs wait after p_after, at most p_limit
---   changed   how many of them were adopted. The others were locked, changed meanwhile, or their payload has no key
---   last_id   the last of them, from which the next step goes on; null: there are none
---
--- Graphile Worker's functions wait for a row that another session has locked. So all together wait 50 ms at most, then
--- each half 5 ms, 40 times at most. Otherwise the other jobs would stay locked for long.
+-- Graphile Worker's functions wait for a row that another session has locked. So all together wait 50 ms at most, then each
+-- half 5 ms, 40 times at most. Otherwise the other jobs would stay locked for long.
 create or replace function _adopt(
-  p_policy policies, p_task text, p_after bigint, p_limit int,
-  out matched int, out changed int, out last_id bigint
+  p_policy policies, p_task text, p_after bigint, p_limit int, out matched int, out changed int, out last_id bigint
 ) language plpgsql
 set lock_timeout = '50ms' as $$
 declare
-  v_jobs waiting_job[] :=
-    _waiting_jobs(p_policy, p_task, p_after, p_limit);
+  v_jobs waiting_job[] := _waiting_jobs(p_policy, p_task, p_after, p_limit);
   v_todo jsonb := jsonb_build_array(jsonb_build_array(1, cardinality(v_jobs)));
-  v_from int;
-  v_to int;
-  v_part record;
+  v_from int; v_to int; v_part record;
   v_unkeyed bigint[] := '{}';
   v_waits int := 0;
 begin
@@ -89,8 +75,8 @@ begin
     v_to := v_todo -> -1 ->> 1;
     v_todo := v_todo - -1;
     begin
-      v_part := _adopt_jobs(p_policy, p_task, array(
-        select w from unnest(v_jobs[v_from:v_to]) w where w.id <> all(v_unkeyed)));
+      v_part := _adopt_jobs(
+        p_policy, p_task, array(select w from unnest(v_jobs[v_from:v_to]) w where w.id <> all(v_unkeyed)));
       if v_part.unkeyed <> '{}' then
         raise exception using errcode = 'DPOUT';
       end if;
@@ -114,14 +100,17 @@ $$;
 -- Adopts these jobs, all or none. Returns how many, and those whose payload has no key; if there are any, the caller undoes
 -- this call.
 --
--- A job of the page may have run to its end meanwhile, and only then was one of its key staged. By the page the staged one
--- looks older, and nothing of its key would be left. So if Graphile Worker returns fewer jobs, and staged ones were
--- dropped, this raises lock_not_available. The caller tries smaller parts, and the job that is gone drops nothing.
+-- A job that has failed before is parked, and a row that refers to it is staged, as a retry of this package's own. It stays
+-- in Graphile Worker with its attempts and its last error.
+--
+-- Raises lock_not_available if a job was fetched or replaced since it was looked at. A job of the page may have run to its
+-- end meanwhile, and only then was one of its key staged. By the page the staged one looks older, and nothing of its key
+-- would be left. So it also raises if Graphile Worker returns fewer jobs, and staged ones were dropped. The caller tries
+-- smaller parts, and the job that is gone drops nothing.
 --
 -- Locks: staged rows in the order of their keys, as staging takes them, then Graphile Worker's rows.
 create or replace function _adopt_jobs(
-  p_policy policies, p_task text,
-  p_jobs waiting_job[], out moved int, out unkeyed bigint[]
+  p_policy policies, p_task text, p_jobs waiting_job[], out moved int, out unkeyed bigint[]
 ) language plpgsql as $$
 declare
   -- A staged job that did not know Graphile Worker's when it was added is older than that one. But one that was added while
@@ -132,46 +121,17 @@ declare
     where s.job_key = any(array(select u.job_key from unnest(p_jobs) u))
       and not w.was_admitted and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
     order by s.job_key for update of s);
-  v_new waiting_job[] := array(
-    select w from unnest(p_jobs) w where w.attempts = 0);
-  v_tried waiting_job[] := array(
-    select w from unnest(p_jobs) w where w.attempts > 0);
-  v_parked record;
-begin
-  perform _drop_staged(v_older_ids) where v_older_ids <> '{}';
-  select m.moved, m.unkeyed into moved, unkeyed
-  from _move_into_staging(p_policy, p_task, v_new) m;
-  if v_tried <> '{}' then
-    v_parked := _park_waiting(p_policy, p_task, v_tried);
-    moved := moved + v_parked.moved;
-    unkeyed := unkeyed || v_parked.unkeyed;
-  end if;
-  if v_older_ids <> '{}' and unkeyed = '{}' and moved < cardinality(p_jobs) then
-    raise exception 'dispatch_policy: a job of a key is gone' using errcode = 'lock_not_available';
-  end if;
-end
-$$;
-
--- Parks jobs that have failed before, and stages a row that refers to each, as a retry of this package's own. They stay in
--- Graphile Worker with their attempts and their last error.
---
--- Raises lock_not_available if one of the jobs was fetched or replaced since it was looked at.
-create or replace function _park_waiting(
-  p_policy policies, p_task text,
-  p_jobs waiting_job[], out moved int, out unkeyed bigint[]
-) language plpgsql as $$
-declare
   v_resolves boolean := ((p_policy).definition ->> 'resolvesInSql')::boolean;
   v_job record;
 begin
-  moved := 0;
-  unkeyed := '{}';
+  perform _drop_staged(v_older_ids) where v_older_ids <> '{}';
+  select m.moved, m.unkeyed into moved, unkeyed
+  from _move_into_staging(p_policy, p_task, array(select w from unnest(p_jobs) w where w.attempts = 0)) m;
   for v_job in
     -- without a change, it locks the rows and returns them as they are
     select j.*, w.queue_name, (j.revision, j.attempts) <> (w.revision, w.attempts) as changed,
-      case when v_resolves
-        then _key_or_null((p_policy).definition, j.payload, p_task) end as partition_key
-    from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(select u.id from unnest(p_jobs) u)) j
+      case when v_resolves then _key_or_null((p_policy).definition, j.payload, p_task) end as partition_key
+    from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(select u.id from unnest(p_jobs) u where u.attempts > 0)) j
     join unnest(p_jobs) w on w.id = j.id
     order by j.id
   loop
@@ -188,13 +148,15 @@ begin
       moved := moved + 1;
     end if;
   end loop;
+  if v_older_ids <> '{}' and unkeyed = '{}' and moved < cardinality(p_jobs) then
+    raise exception 'dispatch_policy: a job of a key is gone' using errcode = 'lock_not_available';
+  end if;
 end
 $$;
 
 -- One step of adoption for a worker that catches many jobs: see _adopt. `busy`: another session adopts jobs of this policy,
--- so there was none. No row: the task has no policy, or its policy is switched off.
---
--- The policy may be declared anew, or switched off, before this session has the turn. So its row is read again then.
+-- so there was none. No row: the task has no policy, or its policy is switched off. It reads the policy again as `adopt`
+-- does.
 create or replace function _adopt_unless_busy(p_task text, p_after bigint, p_limit int)
 returns table (busy boolean, matched int, changed int, last_id bigint) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
@@ -203,8 +165,7 @@ declare
   v_turn_of int;   -- whose turn this session has
 begin
   loop
-    select p.* into v_policy from policies p
-    join policy_tasks t on t.policy_id = p.id
+    select p.* into v_policy from policies p join policy_tasks t on t.policy_id = p.id
     where t.task_identifier = p_task and p.enabled;
     if v_policy.id is null then
       return;
@@ -230,6 +191,5 @@ $$;
 -- into Graphile Worker. A job that is adopted in between was in neither when it was looked for, so the verb asks again.
 create or replace function _adopted_ids(p_ids bigint[]) returns bigint[] language sql volatile as $$
   select array(
-    select s.id from staged_jobs s
-    where s.id = any(p_ids) and s.id < 1000000000000000 and s.parked_job_id is null);
+    select s.id from staged_jobs s where s.id = any(p_ids) and s.id < 1000000000000000 and s.parked_job_id is null);
 $$;

@@ -1,20 +1,16 @@
 -- Verbs: contexts.
 
--- Changes what the context of partitions holds, such as {"plan": "pro"}. It is for one `partition`, for those whose context has
--- the values of `"where"`, or for all. Limits by context begin or end with it. The next pass applies it. A job that is added
--- later brings its own context.
+-- Changes what the context of partitions holds, such as {"plan": "pro"}: of one `partition`, of those whose context has the
+-- values of `"where"`, or of all. Values that `context` does not name stay. Limits by context begin or end with it. The next
+-- pass applies it. A job that is added later brings its own context.
 --
---   context   the values that change; the others stay
---   matched   how many partitions it is for. A partition without a job so far has no context, and does not count.
---   changed   how many of them have another context now
---   dry_run   only counts: also what these partitions have, `partitions`, `staged` and `in_flight`, which are null otherwise
+-- `matched` counts the partitions that it is for; one without a job so far has no context. `dry_run` only counts, and also
+-- what they have.
 --
--- It refuses a policy with a limit, a scope or a weight that is a function of the context. SQL cannot call such a function, and
--- the partition would keep the limits of its old context. utils.refreshContext calls them, and so does the command.
+-- It refuses a policy with a limit, a scope or a weight that is a function of the context. SQL cannot call such a function,
+-- and the partition would keep the limits of its old context. utils.refreshContext calls them, and so does the command.
 --
 -- It locks what _refresh_contexts locks. So two that each change a value of one context take turns, and both values stay.
---
---   select * from dispatch_policy.refresh_context('fetch_endpoint', '{"plan": "pro"}', "where" => '{"account": "acme"}');
 create or replace function :DISPATCH_POLICY_SCHEMA.refresh_context(
   policy text, context jsonb, partition text default null, "where" jsonb default null, reason text default null,
   by text default null, dry_run boolean default false
@@ -23,7 +19,7 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
 #variable_conflict use_column
 declare
   v_policy policies := _policy(refresh_context.policy);
-  v_ids uuid[];
+  v_functions text; v_ids uuid[];
 begin
   perform _check_isolation('refresh_context');
   if jsonb_typeof(refresh_context.context) is distinct from 'object' then
@@ -33,27 +29,29 @@ begin
     raise exception 'dispatch_policy: refresh_context: where is %, expected an object, such as {"account": "acme"}',
       left(refresh_context."where"::text, 60) using errcode = 'DPARG';
   end if;
-  if refresh_context.dry_run then
-    perform _refuse_functions(v_policy);
-    v_ids := array(
-      select c.id from _contexts_to_refresh(
-        v_policy.name, refresh_context.partition, refresh_context."where", null, null) c
-      where c.fits);
-    matched := cardinality(v_ids);
-    changed := 0;
-    select r.partitions, r.staged, r.in_flight into partitions, staged, in_flight
-    from _reach(v_policy.name, v_ids) r;
-    return next;
-    return;
+  if refresh_context.dry_run is not true then
+    perform _lock_turn(v_policy.id, 'limits');
+    v_policy := _policy(refresh_context.policy);
   end if;
-  perform _lock_turn(v_policy.id, 'limits');
-  v_policy := _policy(refresh_context.policy);
-  perform _refuse_functions(v_policy);
+  v_functions := (
+    select string_agg(f.name, ', ' order by f.place) from (
+      select 'gate ' || quote_literal(g.value ->> 'name') as name, (g.value ->> 'position')::int as place
+      from jsonb_array_elements(v_policy.definition -> 'gates') g
+      where coalesce(jsonb_typeof(g.value -> 'values'), 'null') = 'null' or g.value ->> 'scope' = 'key'
+      union all
+      select 'weight', -1 where v_policy.definition ->> 'weight' is null) f);
+  if v_functions is not null then
+    raise exception 'dispatch_policy: refresh_context: policy % has functions of the context, which SQL cannot call: %. Call utils.refreshContext in a process that has the policy, or the command refresh-context with --config',
+      quote_literal(v_policy.name), v_functions using errcode = 'DPARG';
+  elsif refresh_context.dry_run then
+    v_ids := array(
+      select c.id from _contexts_to_refresh(v_policy.name, refresh_context.partition, refresh_context."where", null, null) c
+      where c.fits);
+    return query select cardinality(v_ids), 0, r.* from _reach(v_policy.name, v_ids) r; return;
+  end if;
   with asked as materialized (
     select c.id, c.key, c.context, c.context || refresh_context.context as refreshed
-    from _contexts_to_refresh(
-      v_policy.name, refresh_context.partition, refresh_context."where", null, null) c
-    where c.fits
+    from _contexts_to_refresh(v_policy.name, refresh_context.partition, refresh_context."where", null, null) c where c.fits
   ),
   appended as (
     insert into arrivals (policy, partition_id, key, version, context, weight, limits)
@@ -71,39 +69,16 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.refresh_context from public;
 
--- Raises if a limit, a scope or the weight of the policy is a function of the context. SQL would leave its old value in place.
-create or replace function _refuse_functions(p_policy policies)
-returns void language plpgsql as $$
-declare
-  v_functions text := (
-    select string_agg(f.name, ', ' order by f.place) from (
-      select 'gate ' || quote_literal(g.value ->> 'name') as name, (g.value ->> 'position')::int as place
-      from jsonb_array_elements((p_policy).definition -> 'gates') g
-      where coalesce(jsonb_typeof(g.value -> 'values'), 'null') = 'null' or g.value ->> 'scope' = 'key'
-      union all
-      select 'weight', -1 where (p_policy).definition ->> 'weight' is null) f);
-begin
-  if v_functions is not null then
-    raise exception 'dispatch_policy: refresh_context: policy % has functions of the context, which SQL cannot call: %. Call utils.refreshContext in a process that has the policy, or the command refresh-context with --config',
-      quote_literal((p_policy).name), v_functions using errcode = 'DPARG';
-  end if;
-end
-$$;
-
--- Partitions of a policy whose context has these values, in the order of their ids, for a page of whoever may see these alone.
--- There is no index by context, because each pass would have to maintain it. So it looks through all partitions, but through
--- some `most_read` of them at a time: a call takes as long beside a million.
+-- Partitions of a policy whose context has these values, in the order of their ids, for a page of whoever may see these
+-- alone. There is no index by context, because each pass would have to maintain it. So it looks through all partitions, but
+-- through some `most_read` of them at a time: a call takes as long beside a million.
 --
--- The id of a partition is a hash of its key, and would confirm a guess of another's key. So a call ends, and begins, at the id
--- of such a partition, or at a 4,096th of all ids. Whoever tries out beginnings learns no id of others.
+-- The id of a partition is a hash of its key, and would confirm a guess of another's key. So a call ends, and begins, at the
+-- id of such a partition, or at a 4,096th of all ids. Whoever tries out beginnings learns no id of others.
 --
 --   behind    the id behind which it goes on, or the 4,096th in which that lies; null: from the beginning
---   most      how many it returns at most
---   keys      their keys
 --   goes_on   the next call's `behind`; null: it has seen all
 --   read      how many partitions it has looked at
---
---   select * from dispatch_policy.partitions_with('fetch_endpoint', '{"account": "acme"}', null, 20, 10000);
 create or replace function :DISPATCH_POLICY_SCHEMA.partitions_with(
   policy text, "where" jsonb, behind uuid, most int, most_read int
 ) returns table (keys text[], goes_on uuid, read int) language plpgsql stable
@@ -113,15 +88,15 @@ as $$
 declare
   v_policy_id int := (select p.id from policies p where p.name = partitions_with.policy);
   v_part text := coalesce(left(partitions_with.behind::text, 3), '000');   -- the 4,096th in which it begins
-  v_after uuid := rpad(v_part, 32, '0')::uuid;
+  v_after uuid;
   v_ids uuid[] := '{}';
   v_row record;
 begin
-  keys := '{}';
-  read := 0;
-  select q.id into v_row from partitions q
-  where q.id = partitions_with.behind and q.policy_id = v_policy_id and q.context @> partitions_with."where";
-  v_after := coalesce(v_row.id, v_after);
+  keys := '{}'; read := 0;
+  v_after := coalesce((
+      select q.id from partitions q
+      where q.id = partitions_with.behind and q.policy_id = v_policy_id and q.context @> partitions_with."where"),
+    rpad(v_part, 32, '0')::uuid);
   for v_row in
     select q.id, q.policy_id, q.key, q.context from partitions q
     where q.id > v_after and v_policy_id is not null order by q.id
@@ -147,10 +122,7 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.partitions_with from public;
 
--- Whether the context of a partition has these values. It reads the row of that partition, and no other. A partition that is
--- not there has none.
---
---   select dispatch_policy.has_context('fetch_endpoint', 'ep1', '{"account": "acme"}');
+-- Whether the context of a partition has these values. It reads no other row. A partition that is not there has none.
 create or replace function :DISPATCH_POLICY_SCHEMA.has_context(policy text, partition text, "where" jsonb)
 returns boolean language sql stable
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
@@ -160,12 +132,3 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
       and q.context @> has_context."where");
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.has_context from public;
-
--- The partitions of a policy that a verb applies to: the one with this key, or all.
-create or replace function _partitions_of(
-  p_policy policies, p_key text
-) returns setof uuid language sql stable as $$
-  select q.id from partitions q
-  where q.policy_id = (p_policy).id
-    and (p_key is null or q.id = _partition_id((p_policy).name, p_key));
-$$;

@@ -1,11 +1,10 @@
 -- Verbs: export.
 
 -- Reads staged jobs with their payloads: by id, or all of a policy or partition. Nothing changes but the audit. A page has
--- at most `count` jobs, and ends after 8 MB of payloads and errors. For the next page give the last id as `after`, until there is none.
+-- at most `count` jobs, and ends after one _portion of payloads and errors, 8 MB. For the next page give the last id as
+-- `after`, until there is none.
 --
 -- The way back is add_jobs: columns have the names of Graphile Worker's job_spec.
---
---   select * from dispatch_policy.export('fetch_endpoint', partition => 'ep1');
 create or replace function :DISPATCH_POLICY_SCHEMA.export(
   policy text default null, partition text default null, ids bigint[] default null, after bigint default 0,
   count int default 500, reason text default null, by text default null
@@ -14,20 +13,10 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
 #variable_conflict use_column
 declare
   v_ids bigint[];
-  v_rows :DISPATCH_POLICY_SCHEMA.exported_job[];
+  v_parked :DISPATCH_POLICY_SCHEMA.db_job[];
+  v_exported int;
 begin
-  if export.ids is null and export.policy is null then
-    raise exception 'dispatch_policy: export: expected ids or a policy, got neither' using errcode = 'DPARG';
-  elsif export.partition is not null and export.policy is null then
-    raise exception 'dispatch_policy: export: partition is %, expected a policy with it, got none',
-      quote_literal(export.partition) using errcode = 'DPARG';
-  elsif export.count is null or export.count < 1 then
-    raise exception 'dispatch_policy: export: count is %, expected 1 or more', coalesce(export.count::text, 'null')
-      using errcode = 'DPARG';
-  end if;
-  if export.policy is not null then
-    perform _policy(export.policy);
-  end if;
+  perform _check_which('export', export.ids, export.policy, export.partition, export.count);
   if export.partition is not null then
     v_ids := array(
       select s.id from _staged_in(export.policy, export.partition) s
@@ -39,35 +28,8 @@ begin
       where s.id > coalesce(export.after, 0) and (export.ids is null or s.id = any(export.ids))
       order by s.id limit export.count);
   end if;
-  v_rows := array(select e from _exported(v_ids) e);
-  if cardinality(v_rows) > 0 then
-    perform _audit('export', export.policy, export.partition, null, null,
-      jsonb_build_object('ids', export.ids, 'after', export.after), export.reason, export.by, cardinality(v_rows), 0);
-  end if;
-  return query select (u).* from unnest(v_rows) u;
-end
-$$;
-revoke execute on function :DISPATCH_POLICY_SCHEMA.export from public;
-
--- The staged jobs of a partition, also of one that no router knows yet. Some have only the key that their caller gave, and
--- the rest is still to be worked out. PostgreSQL inlines this query, as that of _staged_of.
-create or replace function _staged_in(p_policy text, p_key text)
-returns setof staged_jobs language sql stable as $$
-  select s.* from staged_jobs s
-  where s.partition_id = _partition_id(p_policy, p_key)
-    or (s.partition_id is null and s.id in (
-      select k.staged_id from keyless_jobs k
-      where k.policy = p_policy and k.partition_key = p_key));
-$$;
-
--- These staged jobs with their payloads, in the order of their ids: one _portion of them.
-create or replace function _exported(p_ids bigint[])
-returns setof :DISPATCH_POLICY_SCHEMA.exported_job language plpgsql volatile as $$
-declare
-  v_parked :DISPATCH_POLICY_SCHEMA.db_job[] := _parked_rows(array(
-    select s.parked_job_id from staged_jobs s
-    where s.id = any(p_ids) and s.parked_job_id is not null));
-begin
+  v_parked := _parked_rows(array(
+    select s.parked_job_id from staged_jobs s where s.id = any(v_ids) and s.parked_job_id is not null));
   return query
   select j.id, coalesce(k.policy, w.policy), coalesce(k.key, w.partition_key), j.task_identifier, j.payload,
     j.queue_name, j.run_at, j.max_attempts, j.job_key, j.priority, j.flags, j.created_at, j.attempts, j.last_error,
@@ -89,13 +51,29 @@ begin
     left join unnest(v_parked) x on x.id = s.parked_job_id
     left join lateral (   -- one look at the index for each, as in _add_admitted
       select y.queue_name from :GRAPHILE_WORKER_SCHEMA.jobs y where y.id = s.parked_job_id limit 1) g on true
-    where s.id = any(p_ids)
+    where s.id = any(v_ids)
   ) j
   left join lateral _policy_and_key_of(j.partition_id) k on true
   left join keyless_jobs w on w.staged_id = j.id
   where _portion(j.bytes_before) = 0 and not j.is_behind
   order by j.id;
+  get diagnostics v_exported = row_count;
+  if v_exported > 0 then
+    perform _audit('export', export.policy, export.partition, null, null,
+      jsonb_build_object('ids', export.ids, 'after', export.after), export.reason, export.by, v_exported, 0);
+  end if;
 end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.export from public;
+
+-- The staged jobs of a partition, also of one that no router knows yet. Some have only the key that their caller gave, and
+-- the rest is still to be worked out. PostgreSQL inlines this query, as that of _staged_of.
+create or replace function _staged_in(p_policy text, p_key text)
+returns setof staged_jobs language sql stable as $$
+  select s.* from staged_jobs s
+  where s.partition_id = _partition_id(p_policy, p_key)
+    or (s.partition_id is null and s.id in (
+      select k.staged_id from keyless_jobs k where k.policy = p_policy and k.partition_key = p_key));
 $$;
 
 -- The rows of these parked jobs, which Graphile Worker has. None of another kind: a row that has its next job is no longer

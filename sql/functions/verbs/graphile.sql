@@ -7,69 +7,46 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
 declare
   v_ids bigint[];
   v_keys text[] := array(
-    select s.job_key from staged_jobs s
-    where s.id = any(job_ids) and s.parked_job_id is null and s.job_key is not null);
+    select s.job_key from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null and s.job_key is not null);
 begin
   perform _before_change(job_ids);
-  perform _record_removed(array(
-    select s.id from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null), 'removed');
-  return query
-  with completed as (
-    delete from staged_jobs s
-    where s.id = any(job_ids) and s.parked_job_id is null returning s.*
-  ),
-  counted as materialized (
-    select _count_removed(
-      array(select c.task_identifier from completed c), array(select c.partition_id from completed c))
-  )
-  select j.* from completed c cross join lateral _staged_as_job(c) j
-  where (select count(*) from counted) >= 0;
+  v_ids := array(select s.id from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null);
+  return query select j.* from staged_jobs s cross join lateral _staged_as_job(s) j where s.id = any(v_ids);
+  perform _drop_staged(v_ids, 'removed') where v_ids <> '{}';
   v_ids := _graphile_ids(job_ids);   -- looked up now, because this may have waited for a job's admission
-  return query
-  select x.* from :GRAPHILE_WORKER_SCHEMA.complete_jobs(v_ids) j
-  cross join lateral _as_job(j) x;
+  return query select x.* from :GRAPHILE_WORKER_SCHEMA.complete_jobs(v_ids) j cross join lateral _as_job(j) x;
   perform _job_gone(v_ids);
   perform _give_up_replaced(v_keys) where v_keys <> '{}';
   v_ids := _adopted_ids(job_ids);
-  if v_ids <> '{}' then
-    return query select j.* from :DISPATCH_POLICY_SCHEMA.complete_jobs(v_ids) j;
-  end if;
+  return query select j.* from :DISPATCH_POLICY_SCHEMA.complete_jobs(v_ids) j where v_ids <> '{}';
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.complete_jobs from public;
 
 -- A staged job with the columns of a row of Graphile Worker's, as Graphile Worker's own verbs return jobs.
-create or replace function _staged_as_job(p_job staged_jobs)
-returns :DISPATCH_POLICY_SCHEMA.db_job language sql stable as $$
-  select (p_job.id, null, null, p_job.payload, p_job.priority, p_job.run_at, 0,
-    _max_attempts(p_job.max_attempts),
+create or replace function _staged_as_job(p_job staged_jobs) returns :DISPATCH_POLICY_SCHEMA.db_job language sql stable as $$
+  select (p_job.id, null, null, p_job.payload, p_job.priority, p_job.run_at, 0, _max_attempts(p_job.max_attempts),
     p_job.error, p_job.created_at, p_job.created_at, p_job.job_key, 0, null, null,
-    (select jsonb_object_agg(f.flag, true) from unnest(p_job.flags) f (flag)), true)
-    :::DISPATCH_POLICY_SCHEMA.db_job;
+    (select jsonb_object_agg(f.flag, true) from unnest(p_job.flags) f (flag)), true):::DISPATCH_POLICY_SCHEMA.db_job;
 $$;
 
--- Graphile Worker's ids of these jobs. A staged id gives one if the job was admitted or is
--- parked, and still has its row.
-create or replace function _graphile_ids(p_ids bigint[]) returns bigint[]
-language sql stable as $$
+-- Graphile Worker's ids of these jobs. A staged id gives one if the job was admitted or is parked, and still has its row.
+create or replace function _graphile_ids(p_ids bigint[]) returns bigint[] language sql stable as $$
   select array(
     select u.id from unnest(p_ids) u (id) where u.id < 1000000000000000
     union select f.job_id from in_flight_jobs f
       join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id
-      where f.staged_id = any(p_ids)
-        and _is_row_of(f.revision, f.staged_id, j.revision, j.flags)
+      where f.staged_id = any(p_ids) and _is_row_of(f.revision, f.staged_id, j.revision, j.flags)
     union select s.parked_job_id from staged_jobs s
       join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id
       where s.id = any(p_ids) and s.parked_job_id is not null
-        and _is_parked(
-        s.id, s.parked_revision, j.run_at, j.revision, j.last_error, j.flags));
+        and _is_parked(s.id, s.parked_revision, j.run_at, j.revision, j.last_error, j.flags));
 $$;
 
--- A row of Graphile Worker's as its documented columns. A parked job has the time and priority of its staged row. Not by way of
--- JSON, because as a part of other JSON PostgreSQL refuses some payloads that it stores.
-create or replace function _as_job(
-  p_job record, p_run_at timestamptz default null, p_priority int default null
-) returns :DISPATCH_POLICY_SCHEMA.db_job language plpgsql stable as $$
+-- A row of Graphile Worker's as its documented columns. A parked job has the time and priority of its staged row. Not by way
+-- of JSON, because as a part of other JSON PostgreSQL refuses some payloads that it stores.
+create or replace function _as_job(p_job record, p_run_at timestamptz default null, p_priority int default null)
+returns :DISPATCH_POLICY_SCHEMA.db_job language plpgsql stable as $$
 begin
   return row(p_job.id, p_job.job_queue_id, p_job.task_id, p_job.payload, coalesce(p_priority, p_job.priority),
     coalesce(p_run_at, p_job.run_at), p_job.attempts, p_job.max_attempts, p_job.last_error, p_job.created_at,
@@ -87,21 +64,17 @@ create or replace function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(job_ids
 returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 declare
-  v_handed_ids bigint[];
-  v_is_raced boolean;
-  v_ids bigint[];
+  v_handed_ids bigint[]; v_is_raced boolean; v_ids bigint[];
 begin
   perform _before_change(job_ids);
-  perform _record_removed(array(
+  perform _tell_removed(array(
     select s.id from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null),
     'failed', _first_line(error_message));
   with moved as (
-    delete from staged_jobs s
-    where s.id = any(job_ids) and s.parked_job_id is null returning s.*
+    delete from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null returning s.*
   ),
   counted as materialized (
-    select _count_removed(
-      array(select m.task_identifier from moved m), array(select m.partition_id from moved m))
+    select _count_removed(array(select m.task_identifier from moved m), array(select m.partition_id from moved m))
   )
   select array_agg(a.id) filter (where (select count(*) from counted) >= 0),
     bool_or(a.key is not null and _is_raced(k.id, k.next_revision, a.id, a.revision))
@@ -121,36 +94,28 @@ begin
   end if;
   v_ids := _graphile_ids(job_ids) || v_handed_ids;
   return query
-  select x.* from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, error_message) j
-  cross join lateral _as_job(j) x;
+  select x.* from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, error_message) j cross join lateral _as_job(j) x;
   perform _job_gone(v_ids);
   v_ids := _adopted_ids(job_ids);
-  if v_ids <> '{}' then
-    return query select j.* from :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(v_ids, error_message) j;
-  end if;
+  return query select j.* from :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(v_ids, error_message) j where v_ids <> '{}';
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs from public;
 
--- Changes when and how jobs run. A staged job keeps waiting for its gates; `attempts` has no effect on a job that never
--- ran. A job that was admitted before passes its gates again.
+-- Changes when and how jobs run. A staged job keeps waiting for its gates; `attempts` has no effect on a job that never ran.
+-- A job that was admitted before passes its gates again.
 create or replace function :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
   job_ids bigint[], run_at timestamptz default null, priority int default null, attempts int default null,
   max_attempts int default null
 ) returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 declare
-  v_moved_ids bigint[];
-  v_parked_ids bigint[];
-  v_id bigint;
-  v_job :DISPATCH_POLICY_SCHEMA.db_job;
-  v_adopted_ids bigint[];
+  v_moved_ids bigint[]; v_parked_ids bigint[]; v_id bigint; v_job :DISPATCH_POLICY_SCHEMA.db_job;
 begin
   perform _before_change(job_ids);
   with moved as (
     update staged_jobs s set
-      run_at = case when reschedule_jobs.run_at is null then s.run_at
-        else _run_at(reschedule_jobs.run_at) end,
+      run_at = case when reschedule_jobs.run_at is null then s.run_at else _run_at(reschedule_jobs.run_at) end,
       run_at_given = s.run_at_given or reschedule_jobs.run_at is not null,
       due = coalesce(reschedule_jobs.run_at, s.run_at) <= clock_timestamp(),
       priority = coalesce(reschedule_jobs.priority::smallint, s.priority),
@@ -167,8 +132,7 @@ begin
   ),
   -- JavaScript could not work their partitions out, and would try again later
   keyless as (
-    update keyless_jobs k set retry_at = '-infinity'
-    where k.staged_id = any(array(
+    update keyless_jobs k set retry_at = '-infinity' where k.staged_id = any(array(
       select x.staged_id from keyless_jobs x
       where x.staged_id = any(array(select m.id from moved m where m.partition_id is null)) for update skip locked))
     returning k.policy
@@ -183,13 +147,10 @@ begin
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = m.parked_job_id
     where m.id = any(v_moved_ids) and _is_parked(m.id, m.parked_revision, j.run_at, j.revision, j.last_error, j.flags));
   return query
-  select j.* from staged_jobs m
-  cross join lateral _staged_as_job(m) j
+  select j.* from staged_jobs m cross join lateral _staged_as_job(m) j
   where m.id = any(v_moved_ids) and m.parked_job_id is null;
   -- one by one: together their payloads may not fit into memory
-  foreach v_id in array array(
-    select unnest(_graphile_ids(job_ids)) except select unnest(v_parked_ids) order by 1)
-  loop
+  foreach v_id in array array(select unnest(_graphile_ids(job_ids)) except select unnest(v_parked_ids) order by 1) loop
     select x.* into v_job from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
       array[v_id], run_at => reschedule_jobs.run_at, priority => reschedule_jobs.priority,
       attempts => reschedule_jobs.attempts, max_attempts => reschedule_jobs.max_attempts) j
@@ -205,13 +166,10 @@ begin
     v_parked_ids, attempts => reschedule_jobs.attempts, max_attempts => reschedule_jobs.max_attempts) j
   join staged_jobs m on m.parked_job_id = j.id and m.id = any(v_moved_ids)
   cross join lateral _as_job(j, m.run_at, m.priority) x;
-  v_adopted_ids := _adopted_ids(
-    array(select unnest(job_ids) except select unnest(v_moved_ids)));
-  if v_adopted_ids <> '{}' then
-    return query select j.* from :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
-      v_adopted_ids, reschedule_jobs.run_at, reschedule_jobs.priority, reschedule_jobs.attempts,
-      reschedule_jobs.max_attempts) j;
-  end if;
+  v_moved_ids := _adopted_ids(array(select unnest(job_ids) except select unnest(v_moved_ids)));
+  return query select j.* from :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
+    v_moved_ids, reschedule_jobs.run_at, reschedule_jobs.priority, reschedule_jobs.attempts, reschedule_jobs.max_attempts) j
+  where v_moved_ids <> '{}';
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.reschedule_jobs from public;
@@ -223,28 +181,22 @@ returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql strict
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 declare
   v_removed :DISPATCH_POLICY_SCHEMA.added_job;
-  v_staged staged_jobs;
-  v_job record;
+  v_staged staged_jobs; v_job record;
 begin
   delete from unique_keys k where k.job_key = remove_job.job_key and k.policy_id in (
     select p.id from policies p where p.unique_for is not null);
-  perform _before_change(array(
-    select s.id from staged_jobs s where s.job_key = remove_job.job_key));
-  perform _record_removed(array(
-    select s.id from staged_jobs s where s.job_key = remove_job.job_key), 'removed');
-  delete from staged_jobs s where s.job_key = remove_job.job_key
-  returning s.* into v_staged;
+  perform _before_change(array(select s.id from staged_jobs s where s.job_key = remove_job.job_key));
+  select s.* into v_staged from staged_jobs s where s.job_key = remove_job.job_key for update;
   if v_staged.id is not null then
+    perform _drop_staged(array[v_staged.id], 'removed');
     v_removed := row(v_staged.id, true, v_staged.task_identifier, v_staged.queue_name, v_staged.run_at,
-      v_staged.max_attempts::int, v_staged.job_key, v_staged.priority::int, v_staged.flags, v_staged.created_at,
-      null, null, null, null);
-    perform _count_removed(array[v_staged.task_identifier], array[v_staged.partition_id]);
+      v_staged.max_attempts::int, v_staged.job_key, v_staged.priority::int, v_staged.flags, v_staged.created_at, null, null,
+      null, null);
   end if;
   select j.id, j.run_at, j.max_attempts, j.key, j.priority, j.created_at into v_job
   from :GRAPHILE_WORKER_SCHEMA.remove_job(remove_job.job_key) j;
-  if v_job.id is null and v_removed.id is null and exists (
-    select from staged_jobs s where s.job_key = remove_job.job_key
-  ) then   -- it was adopted between the two looks
+  if v_job.id is null and v_removed.id is null   -- it may have been adopted between the two looks
+    and exists (select from staged_jobs s where s.job_key = remove_job.job_key) then
     return :DISPATCH_POLICY_SCHEMA.remove_job(remove_job.job_key);
   end if;
   if v_job.id is not null then
@@ -259,11 +211,3 @@ begin
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.remove_job from public;
-
--- Whether a failed job of Graphile Worker's had a newer job of its key. Either _give_up_replaced failed it. Or it ran when
--- the newer one came, and Graphile Worker took its key off; its flag still has the mark of the key.
-create or replace function _is_replaced(flags jsonb, job_key text, last_error text) returns boolean
-language sql immutable as $$
-  select last_error is not distinct from _replaced_error()
-    or (job_key is null and coalesce(split_part(_flag_text(flags), '.', 2), '') <> '');
-$$;

@@ -1,24 +1,17 @@
 -- Verbs: an operator's limits.
 
--- Sets an operator's temporary limit: for one scope key of a gate (`key`), for the partitions of a context (`"where"`), or for
--- all. One of a context is also for partitions to come. It is in force from the commit of the caller's transaction, or from
--- `from`, until `until` or clear_limit.
+-- Sets an operator's temporary limit: for one scope key of a gate (`key`), for the partitions of a context (`"where"`), or
+-- for all. One of a context is also for partitions to come. It is in force from the commit of the caller's transaction, or
+-- from `from`, until `until` or clear_limit. From its beginning it replaces what was set before for the same key, context,
+-- or all, and whatever would begin before its end.
 --
 -- A limit of a key goes before one of a context, and that before one of all. Of two contexts that fit, the limit that was
--- set last counts.
+-- set last counts. `matched` counts the limiters that have the key now, or the partitions that have such a context. For
+-- these it reads all partitions of the policy. If it is 0, `stored` is true: the limit waits for the first job, or the key
+-- is misspelt. `dry_run` only counts: also the partitions that go by the limit, and their jobs, which are null otherwise.
 --
--- From its beginning it replaces what was set before for the same key, context, or all, and whatever would begin before its
--- end. `matched` counts the limiters that have the key now, or the partitions that have such a context. For these it
--- reads all partitions of the policy. If it is 0, `stored` is true: the limit waits for the first job, or the key is misspelt.
---
--- `dry_run` only counts: also the partitions that go by the limit, and their staged jobs and jobs in flight, which are null
--- otherwise.
---
--- It locks no limiter, because an open transaction would stop all who use it. The router says that passes look at those who wait. Only another
--- change of the policy's limits waits for this one.
---
---   select * from dispatch_policy.set_limit('fetch_endpoint', 'account', '{"max": 0}', key => 'acct:1');
---   select * from dispatch_policy.set_limit('fetch_endpoint', 'throttle', '{"rate": 5}', "where" => '{"plan": "free"}');
+-- It locks no limiter, because an open transaction would stop all who use it. The router says that passes look at those who
+-- wait. Only another change of the policy's limits waits for this one.
 create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
   policy text, gate text, set jsonb, key text default null, "from" timestamptz default null,
   until timestamptz default null, reason text default null, by text default null,
@@ -30,58 +23,52 @@ declare
   v_policy policies := _policy(set_limit.policy);
   v_now timestamptz;
 begin
-  perform _check_limit(v_policy, set_limit.gate, coalesce(set_limit.set, 'null'));
-  perform _check_where('set_limit', v_policy, set_limit.gate, set_limit.key, set_limit."where");
+  perform _check_limit(
+    v_policy, set_limit.gate, coalesce(set_limit.set, 'null'), 'set_limit', set_limit.key, set_limit."where");
   if coalesce(set_limit."from", '-infinity') >= coalesce(set_limit.until, 'infinity') then
     raise exception 'dispatch_policy: set_limit: from is %, expected a time before until, which is %. To begin now, leave from out',
       coalesce(set_limit."from"::text, 'null'), set_limit.until using errcode = 'DPARG';
   end if;
-  if not coalesce(set_limit.dry_run, false) then
+  if set_limit.dry_run is not true then
     perform _lock_turn(v_policy.id, 'limits');
   end if;
   v_now := clock_timestamp();
-  perform _check_until(
-    'set_limit', set_limit.until, v_now, 'clear_limit ends what is in force');
-  matched := _limit_matches(v_policy.id, set_limit.gate, set_limit.key, set_limit."where");
-  stored := matched = 0;
+  perform _check_until('set_limit', set_limit.until, v_now, 'clear_limit ends what is in force');
   if set_limit.dry_run then
-    changed := 0;
-    select r.partitions, r.staged, r.in_flight into partitions, staged, in_flight
-    from _limit_reach(v_policy, set_limit.gate, set_limit.key, set_limit."where") r;
-    return next;
-    return;
+    return query select * from _limit_reach(v_policy, set_limit.gate, set_limit.key, set_limit."where"); return;
   end if;
+  matched := _limit_matches(v_policy.id, set_limit.gate, set_limit.key, set_limit."where");
+  changed := matched; stored := matched = 0;
   perform _end_overrides(
     v_policy.id, set_limit.gate, set_limit.key, set_limit."where", set_limit."from", set_limit.until, v_now);
   insert into overrides (
     policy_id, gate, scope_key, context, context_pair, set, from_at, until_at, set_at, announce_at, set_by, reason)
-  values (v_policy.id, set_limit.gate, set_limit.key, set_limit."where",
-    (_pairs_of(set_limit."where"))[1], set_limit.set, coalesce(set_limit."from", '-infinity'),
-    coalesce(set_limit.until, 'infinity'), v_now, coalesce(set_limit."from", '-infinity'),
-    coalesce(set_limit.by, session_user), set_limit.reason);
-  changed := matched;
+  values (v_policy.id, set_limit.gate, set_limit.key, set_limit."where", (_pairs_of(set_limit."where"))[1], set_limit.set,
+    coalesce(set_limit."from", '-infinity'), coalesce(set_limit.until, 'infinity'), v_now,
+    coalesce(set_limit."from", '-infinity'), coalesce(set_limit.by, session_user), set_limit.reason);
   perform _notify(v_policy.name);
   perform _audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
     jsonb_build_object('set', set_limit.set, 'from', set_limit."from", 'until', set_limit.until)
-      || case when set_limit."where" is null then '{}' else jsonb_build_object('where', set_limit."where") end, set_limit.reason,
-    set_limit.by, matched, changed);
+      || case when set_limit."where" is null then '{}' else jsonb_build_object('where', set_limit."where") end,
+    set_limit.reason, set_limit.by, matched, changed);
   return next;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.set_limit from public;
 
--- What a limit of a key, of a context, or of all keys concerns: the partitions that go by it, and their jobs. It is for dry
--- runs, so it locks nothing. It reads all partitions of the policy.
+-- The dry run of a limit of a key, of a context, or of all keys: whom it concerns (_limit_matches), the partitions that go
+-- by it, and their jobs. It reads all partitions of the policy.
 create or replace function _limit_reach(
   p_policy policies, p_gate text, p_key text, p_where jsonb,
-  out partitions int, out staged int, out in_flight int
+  out matched int, out changed int, out stored boolean, out partitions int, out staged int, out in_flight int
 ) language plpgsql stable as $$
 declare
   v_limiter_id bigint := (
-    select l.id from limiters l
-    where l.policy_id = (p_policy).id and l.gate = p_gate and l.scope_key = p_key);
+    select l.id from limiters l where l.policy_id = (p_policy).id and l.gate = p_gate and l.scope_key = p_key);
 begin
-  select r.partitions, r.staged, r.in_flight into partitions, staged, in_flight
+  matched := _limit_matches((p_policy).id, p_gate, p_key, p_where);
+  changed := 0; stored := matched = 0;
+  select r.* into partitions, staged, in_flight
   from _reach((p_policy).name, case when p_key is not null or p_where is not null then array(
     select q.id from partitions q
     where q.policy_id = (p_policy).id and (
@@ -90,14 +77,13 @@ end
 $$;
 
 -- Takes back the overrides of a key, of a context (`"where"`), or of all keys: the one in force, and those to come.
--- `dry_run` only counts, as that of set_limit.
+-- `dry_run` only counts.
 create or replace function :DISPATCH_POLICY_SCHEMA.clear_limit(
   policy text, gate text, key text default null, reason text default null, by text default null,
   "where" jsonb default null, dry_run boolean default false
 ) returns table (matched int, changed int, partitions int, staged int, in_flight int) language sql
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  select * from _clear_limit(
-    clear_limit.policy, clear_limit.gate, clear_limit.key, clear_limit.reason, clear_limit.by, null,
+  select * from _clear_limit(clear_limit.policy, clear_limit.gate, clear_limit.key, clear_limit.reason, clear_limit.by, null,
     clear_limit."where", clear_limit.dry_run);
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.clear_limit from public;
@@ -108,61 +94,52 @@ create or replace function _clear_limit(
   p_where jsonb default null, p_dry_run boolean default false
 ) returns table (matched int, changed int, partitions int, staged int, in_flight int) language plpgsql as $$
 declare
-  v_now timestamptz;
   v_policy policies := _policy(p_policy);
 begin
-  perform _check_limit(v_policy, p_gate, null);
-  perform _check_where('clear_limit', v_policy, p_gate, p_key, p_where);
+  perform _check_limit(v_policy, p_gate, null, 'clear_limit', p_key, p_where);
   if p_dry_run then
-    v_now := coalesce(p_now, clock_timestamp());
-    changed := 0;
-    matched := (
-      select count(*) from overrides o
-      where o.policy_id = v_policy.id and o.gate = p_gate and o.scope_key is not distinct from p_key
-        and o.context is not distinct from p_where and not o.taken_back and o.until_at > v_now);
-    select r.partitions, r.staged, r.in_flight into partitions, staged, in_flight
+    return query
+    select (
+        select count(*)::int from overrides o
+        where o.policy_id = v_policy.id and o.gate = p_gate and o.scope_key is not distinct from p_key
+          and o.context is not distinct from p_where and not o.taken_back
+          and o.until_at > coalesce(p_now, clock_timestamp())), 0, r.partitions, r.staged, r.in_flight
     from _limit_reach(v_policy, p_gate, p_key, p_where) r;
-    return next;
     return;
   end if;
   perform _lock_turn(v_policy.id, 'limits');
-  changed := _end_overrides(
-    v_policy.id, p_gate, p_key, p_where, null, null, coalesce(p_now, clock_timestamp()));
+  changed := _end_overrides(v_policy.id, p_gate, p_key, p_where, null, null, coalesce(p_now, clock_timestamp()));
   matched := changed;
   perform _notify(v_policy.name);
-  perform _audit(
-    'clear_limit', p_policy, null, p_gate, p_key,
+  perform _audit('clear_limit', p_policy, null, p_gate, p_key,
     case when p_where is not null then jsonb_build_object('where', p_where) end, p_reason, p_by, matched, changed);
   return next;
 end
 $$;
 
--- What the numbers of a gate are, and what they would be after set_limit; with `set` null, after clear_limit. That is for one
--- scope key, for the partitions of a context (`"where"`), or for all keys. It is for the page that asks first, and checks no
--- number.
+-- What the numbers of a gate are, and what they would be after set_limit; with `set` null, after clear_limit. That is for
+-- one scope key, for the partitions of a context (`"where"`), or for all keys. It is for the page that asks first, and
+-- checks no number.
 --
---   before      the gate's own numbers, and over them the limit that is in force. A number that is null has its default. One that
---               is missing comes from the context of the jobs, and none of the key has come
+--   before      the gate's own numbers, and over them the limit that is in force. A number that is null has its default. One
+--               that is missing comes from the context of the jobs, and none of the key has come
 --   afterwards  the same after the call. A limit that goes before this one, such as a hold of the gate, stays
---
---   select * from dispatch_policy.limit_changes('fetch_endpoint', 'account', '{"max": 5}', key => 'acme');
 create or replace function :DISPATCH_POLICY_SCHEMA.limit_changes(
   policy text, gate text, set jsonb, key text default null, "where" jsonb default null
 ) returns table (before jsonb, afterwards jsonb) language plpgsql stable
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+#variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
   v_policy policies := _policy(limit_changes.policy);
   v_gate jsonb := (
     select g.value from jsonb_array_elements(v_policy.definition -> 'gates') g where g.value ->> 'name' = limit_changes.gate);
   v_limiter limiters;
-  v_key text;
+  v_key text := coalesce(limit_changes.key, case when v_gate ->> 'scope' = 'policy' then '' end);
   v_own jsonb;
 begin
-  perform _check_limit(v_policy, limit_changes.gate, null);
-  perform _check_where(
-    'limit_changes', v_policy, limit_changes.gate, limit_changes.key, limit_changes."where");
-  v_key := coalesce(limit_changes.key, case when v_gate ->> 'scope' = 'policy' then '' end);
+  perform _check_limit(
+    v_policy, limit_changes.gate, null, 'limit_changes', limit_changes.key, limit_changes."where");
   select l.* into v_limiter from limiters l
   where l.policy_id = v_policy.id and l.gate = limit_changes.gate and l.scope_key = v_key;
   v_own := case when v_limiter.id is null then coalesce(nullif(v_gate -> 'values', 'null'), v_gate -> 'constants')
@@ -175,8 +152,7 @@ begin
     from _overrides_by(v_policy.id, v_now) o
     where o.gate = limit_changes.gate and o.began_at <= v_now and v_now < o.until_at
       and (o.scope_key = v_key or o.scope_key is null)
-      and (o.context is null
-        or coalesce(limit_changes."where", _context_of(v_limiter)) @> o.context)
+      and (o.context is null or coalesce(limit_changes."where", _context_of(v_limiter)) @> o.context)
   ),
   left_over as (
     select f.id, f.set, f.rank from in_force f where not f.is_ended
@@ -193,8 +169,8 @@ $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.limit_changes from public;
 
 -- One limiter as the view shows it, that of a shadow gate with what it really has. The functions of a view run with the
--- reader's rights and search_path. This one does not, so that a reader needs no right on a table. It finds its row by
--- index: as part of the view's own plan, 2,000 limiters took 7 s, now 0.5.
+-- reader's rights and search_path. This one does not, so that a reader needs no right on a table. It finds its row by index:
+-- as part of the view's own plan, 2,000 limiters took 7 s, now 0.5.
 create or replace function :DISPATCH_POLICY_SCHEMA.limiter_shown(p_policy_id int, p_limiter_id bigint)
 returns table (rate float8, per float8, capacity float8, tokens float8, slots int, cap int, share int, pools int)
 language plpgsql stable

@@ -7,14 +7,14 @@
 -- One call is one step of at most `count` jobs, those first that go first. Call it, each time in a transaction of its own,
 -- until `changed` is 0. `matched` counts the jobs of this step. `dry_run` only counts, and counts all.
 --
---   to_partition   The key of the partition. Null: the other policy works it out.
---   to_policy      The policy. Their tasks must be of it. Null: the same.
---   ids            Only these, by staged id. Null: all. Those of one `move` are the way back for it.
+--   to_partition   null: the other policy works it out
+--   to_policy      the jobs' tasks must be of it; null: the same policy
+--   ids            only these, by staged id. Those of one `move` are the way back for it
 --
--- It locks the partition that they leave, as a pass does. So no pass decides about a job by the limits of a partition that
--- it has left. The other partition is not locked: it gets an arrival, as from a producer.
---
---   select * from dispatch_policy.move('fetch_endpoint', 'acme', to_partition => 'acme-eu');
+-- It locks the partition that they leave, so no pass decides about a job by the limits of a partition that it has left.
+-- The other partition is not locked: it gets an arrival, as from a producer. Within a policy they get it at once if its
+-- limits are known. Limits that are worked out from their payloads would be those of the partition that they leave. If
+-- nothing is known of the new partition, there is no other way: a process that has the policy works them out.
 create or replace function :DISPATCH_POLICY_SCHEMA.move(
   policy text, partition text, to_partition text default null, to_policy text default null, ids bigint[] default null,
   count int default 500, reason text default null, by text default null, dry_run boolean default false
@@ -25,35 +25,69 @@ set lock_timeout = '900ms' as $$   -- as remove_policy: less than PostgreSQL tak
 declare
   v_policy policies := _policy(move.policy);
   v_into policies := _policy(coalesce(move.to_policy, move.policy));
-  v_ids bigint[];
-  v_tasks text[];
+  v_id uuid := _partition_id(move.policy, move.partition);
+  v_state arrivals;   -- what the other partition gets with a job that brings no context of its own: an arrival without work
+  v_keyless bigint[]; v_ids bigint[]; v_tasks text[];
 begin
   if move.partition is null then
     raise exception 'dispatch_policy: move: partition is null, expected the key of a partition' using errcode = 'DPARG';
-  elsif move.count is null or move.count < 1 then
-    raise exception 'dispatch_policy: move: count is %, expected 1 or more', coalesce(move.count::text, 'null')
-      using errcode = 'DPARG';
-  elsif v_into.id = v_policy.id and coalesce(move.to_partition, move.partition) = move.partition then
+  end if;
+  perform _check_count('move', move.count);
+  if v_into.id = v_policy.id and coalesce(move.to_partition, move.partition) = move.partition then
     raise exception 'dispatch_policy: move: to_partition is %, to_policy is %, expected another partition or another policy',
-      coalesce(quote_literal(move.to_partition), 'null'), coalesce(quote_literal(move.to_policy), 'null') using errcode = 'DPARG';
+      coalesce(quote_literal(move.to_partition), 'null'), coalesce(quote_literal(move.to_policy), 'null')
+      using errcode = 'DPARG';
   end if;
   perform _check_key(move.to_partition);
-  changed := 0;
-  if coalesce(move.dry_run, false) then
-    select count(*), array_agg(distinct s.task_identifier) into matched, v_tasks
-    from _staged_in(move.policy, move.partition) s
-    where move.ids is null or s.id = any(move.ids);
+  if move.dry_run then
+    select count(*), 0, array_agg(distinct s.task_identifier) into matched, changed, v_tasks
+    from _staged_in(move.policy, move.partition) s where move.ids is null or s.id = any(move.ids);
     -- so that nobody counts jobs that cannot move, and no step moves some of them
     perform _refuse_tasks('move', v_into, v_tasks) where v_into.id <> v_policy.id;
-    return next;
-    return;
+    return next; return;
   end if;
   perform _check_isolation('move');
-  perform _lock_partition(v_policy.id, move.policy, move.partition);
-  v_ids := _lock_staged_in(move.policy, move.partition, move.ids, move.count);
+  -- A partition that no router knows yet has no row to lock. A router may make the row, and a pass may claim it, in a
+  -- transaction that this session does not see. So it waits for the router's turn, and looks again. Nobody makes a partition
+  -- outside that turn.
+  perform from partitions q where q.id = v_id for no key update;
+  if not found then
+    perform _lock_turn(v_policy.id, 'route');
+    perform from partitions q where q.id = v_id for no key update;
+  end if;
+  v_keyless := array(   -- these first, as _keyless_jobs locks them
+    select k.staged_id from keyless_jobs k join staged_jobs s on s.id = k.staged_id and s.partition_id is null
+    where k.policy = move.policy and k.partition_key = move.partition and (move.ids is null or s.id = any(move.ids))
+    order by k.staged_id limit move.count for update of k, s skip locked);
+  v_ids := array(
+    select s.id from staged_jobs s
+    where s.partition_id = v_id and s.due and (move.ids is null or s.id = any(move.ids))
+    order by s.priority, s.run_at, s.id limit move.count for update skip locked);
+  v_ids := v_ids || array(
+    select s.id from staged_jobs s
+    where s.partition_id = v_id and not s.due and (move.ids is null or s.id = any(move.ids))
+    order by coalesce(s.retry_at, s.run_at), s.id limit move.count - cardinality(v_ids) for update skip locked);
+  v_ids := (v_ids || v_keyless)[1:move.count];   -- last those whose limits are still to be worked out
   matched := cardinality(v_ids);
-  if matched > 0 then
-    changed := _move(v_policy, v_into, move.to_partition, v_ids);
+  changed := matched;
+  if v_into.id <> v_policy.id then   -- what is told of these jobs is read before what the other policy tells
+    perform _consume_all_events(move.policy);
+    if exists (select from events e where e.policy_id = v_policy.id and e.staged_id = any(v_ids)) then
+      raise exception 'dispatch_policy: move: another session reads what happened to these jobs'
+        using errcode = 'lock_not_available';
+    end if;
+  end if;
+  if matched > 0 and v_into.id = v_policy.id then
+    v_state := _state_of(v_policy, move.to_partition);
+  end if;
+  if v_state.key is not null then
+    update keyless_jobs k set partition_key = move.to_partition where k.staged_id = any(v_ids);
+    v_ids := array(select s.id from staged_jobs s where s.id = any(v_ids) and s.partition_id is not null);
+    perform _move_to_partition(v_state, v_ids) where v_ids <> '{}';
+    perform _notify(v_policy.name);
+  elsif matched > 0 then
+    changed := _move_to_policy('move', v_into, move.to_partition, v_ids);
+    perform _count_pending(v_policy.name, -changed);
   end if;
   perform _audit('move', move.policy, move.partition, null, null,
     jsonb_build_object('to_policy', v_into.name, 'to_partition', move.to_partition, 'ids', move.ids), move.reason, move.by,
@@ -63,86 +97,6 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.move from public;
 
--- Locks a partition as a pass does, so that no pass has chosen jobs of it, and none does before the caller's transaction ends.
---
--- The danger: a partition that no router knows yet has no row to lock. A router may make the row, and a pass may claim it, in
--- a transaction that this session does not see. The cure: it waits for the router's turn, and looks again. Nobody makes a
--- partition outside that turn.
-create or replace function _lock_partition(p_policy_id int, p_policy text, p_key text) returns void
-language plpgsql volatile as $$
-declare
-  v_id uuid := _partition_id(p_policy, p_key);
-begin
-  perform from partitions q where q.id = v_id for no key update;
-  if not found then
-    perform _lock_turn(p_policy_id, 'route');
-    perform from partitions q where q.id = v_id for no key update;
-  end if;
-end
-$$;
-
--- Locks and returns up to so many staged jobs of a partition, in the order in which they go. Those that are due come first,
--- then those that become due, then those whose limits are still to be worked out. Rows that another session has locked are
--- skipped.
---
---   p_ids   only these; null: all
-create or replace function _lock_staged_in(
-  p_policy text, p_key text, p_ids bigint[], p_count int
-) returns bigint[] language plpgsql volatile as $$
-declare
-  v_id uuid := _partition_id(p_policy, p_key);
-  v_keyless bigint[];
-  v_ids bigint[];
-begin
-  v_keyless := array(   -- these first, as _keyless_jobs locks them
-    select k.staged_id from keyless_jobs k
-    join staged_jobs s on s.id = k.staged_id and s.partition_id is null
-    where k.policy = p_policy and k.partition_key = p_key and (p_ids is null or s.id = any(p_ids))
-    order by k.staged_id limit p_count for update of k, s skip locked);
-  v_ids := array(
-    select s.id from staged_jobs s
-    where s.partition_id = v_id and s.due and (p_ids is null or s.id = any(p_ids))
-    order by s.priority, s.run_at, s.id limit p_count for update skip locked);
-  v_ids := v_ids || array(
-    select s.id from staged_jobs s
-    where s.partition_id = v_id and not s.due and (p_ids is null or s.id = any(p_ids))
-    order by coalesce(s.retry_at, s.run_at), s.id limit p_count - cardinality(v_ids) for update skip locked);
-  return (v_ids || v_keyless)[1:p_count];
-end
-$$;
-
--- Moves these staged jobs to another partition or policy. The caller has locked their partition, and then them. Returns how
--- many left the partition.
---
--- Within a policy they get the partition at once if its limits are known (_state_of). Limits that are worked out from their
--- payloads would be those of the partition that they leave. If nothing is known of the new partition, there is no other way:
--- a process that has the policy works them out.
-create or replace function _move(
-  p_policy policies, p_into policies, p_into_key text,
-  p_ids bigint[]
-) returns int language plpgsql volatile as $$
-declare
-  v_state arrivals;
-  v_keyed bigint[];
-  v_changed int;
-begin
-  if (p_into).id = (p_policy).id then
-    v_state := _state_of(p_policy, p_into_key);
-  end if;
-  if v_state.key is null then
-    v_changed := _move_to_policy('move', p_into, p_into_key, p_ids);
-    perform _count_pending((p_policy).name, -v_changed);
-    return v_changed;
-  end if;
-  update keyless_jobs k set partition_key = p_into_key where k.staged_id = any(p_ids);
-  v_keyed := array(
-    select s.id from staged_jobs s where s.id = any(p_ids) and s.partition_id is not null);
-  perform _move_to_partition(v_state, v_keyed) where v_keyed <> '{}';
-  perform _notify((p_policy).name);
-  return cardinality(p_ids);
-end
-$$;
-
 -- What a partition of this policy gets with a job that brings no context of its own: an arrival without work. All columns
 -- are null if nothing is known of the partition, and the policy's numbers are no constants. Its row tells, or what has
 -- arrived for it.
@@ -150,8 +104,7 @@ $$;
 -- The danger: a partition that a pause has made has no limits, and a job would pass no gate. So limits are known only if a
 -- job has brought them. A collector may delete the partition meanwhile, so the arrival brings its limits along. They count
 -- only for a new partition: this version makes the arrival the oldest, as in _retry.
-create or replace function _state_of(p_policy policies, p_key text)
-returns arrivals language plpgsql stable as $$
+create or replace function _state_of(p_policy policies, p_key text) returns arrivals language plpgsql stable as $$
 declare
   v_id uuid := _partition_id((p_policy).name, p_key);
   v_definition jsonb := (p_policy).definition;
@@ -163,20 +116,18 @@ begin
     v_state.weight := (v_definition ->> 'weight')::float8;
     v_state.limits := _constant_limits(v_definition);
   else
-    select q.shard, q.context, q.weight, q.limits
-    into v_state.shard, v_state.context, v_state.weight, v_state.limits
-    from partitions q where q.id = v_id and q.arrival_id > 0;
+    select -2147483648, x.shard, x.context, x.weight, x.limits
+    into v_state.version, v_state.shard, v_state.context, v_state.weight, v_state.limits
+    from (
+      select 1 as place, q.shard, q.context, q.weight, q.limits from partitions q where q.id = v_id and q.arrival_id > 0
+      union all (
+        select 2, a.shard, a.context, a.weight, a.limits from arrivals a
+        where a.policy = (p_policy).name and a.partition_id = v_id and a.limits is not null
+        order by a.version desc, a.id desc limit 1)
+    ) x order by x.place limit 1;
     if not found then
-      select a.shard, a.context, a.weight, a.limits
-      into v_state.shard, v_state.context, v_state.weight, v_state.limits
-      from arrivals a
-      where a.policy = (p_policy).name and a.partition_id = v_id and a.limits is not null
-      order by a.version desc, a.id desc limit 1;
-      if not found then
-        return null;
-      end if;
+      return null;
     end if;
-    v_state.version := -2147483648;
   end if;
   v_state.policy := (p_policy).name;
   v_state.partition_id := v_id;

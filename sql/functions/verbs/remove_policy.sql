@@ -4,130 +4,98 @@
 -- set. One call is one bounded step: call it, each time in a transaction of its own, until `removed` is true.
 --
 -- Jobs that wait for it move to the policy `"into"`, which works out their partitions anew. They keep their ids. So a policy
--- is renamed: declare it under the new name first, then remove the old one into the new one. A name that nobody declared
--- may have waiting jobs too, if a process added them that still knows the policy.
+-- is renamed: declare it under the new name first, then remove the old one into the new one. A name that nobody declared may
+-- have waiting jobs too, if a process added them that still knows the policy.
 --
--- The first step pauses the policy, so that nobody admits its jobs between the steps.
---
--- It refuses while a worker pool with the policy lives, while jobs of the policy are in flight, and, without `"into"`, while
--- jobs wait. `matched` counts the jobs that wait, up to 10,000, `changed` those that this step moved. `dry_run` only counts.
---
---   select * from dispatch_policy.remove_policy('fetch_endpoint', "into" => 'fetch');
+-- It refuses while a worker pool lives, which would declare the policy again, while its jobs are in flight, which would not
+-- count any more, and, without `"into"`, while jobs wait. `matched` counts these, up to 10,000, `changed` those that moved.
+-- `dry_run` only counts.
 create or replace function :DISPATCH_POLICY_SCHEMA.remove_policy(
   policy text, "into" text default null, count int default 500, reason text default null, by text default null,
   dry_run boolean default false
 ) returns table (matched int, changed int, removed boolean) language plpgsql
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
-set lock_timeout = '900ms' as $$   -- as _lock_out: it waits for passes
+set lock_timeout = '900ms' as $$   -- as uninstall: it waits for passes
 #variable_conflict use_column
 declare
-  v_into policies;
+  v_into policies; v_in_flight int;
 begin
-  if remove_policy.count is null or remove_policy.count < 1 then
-    raise exception 'dispatch_policy: remove_policy: count is %, expected 1 or more',
-      coalesce(remove_policy.count::text, 'null') using errcode = 'DPARG';
-  elsif remove_policy."into" = remove_policy.policy then
+  perform _check_count('remove_policy', remove_policy.count);
+  if remove_policy."into" = remove_policy.policy then
     raise exception 'dispatch_policy: remove_policy: into is %, expected another policy', quote_literal(remove_policy."into")
       using errcode = 'DPARG';
-  end if;
-  if remove_policy."into" is not null then
+  elsif remove_policy."into" is not null then
     v_into := _policy(remove_policy."into");
   end if;
   perform _check_isolation('remove_policy');
-  matched := (
-    select count(*) from (select from _staged_of(remove_policy.policy) s limit 10000) s);
-  if matched = 0 and not exists (
-    select from arrivals a where a.policy = remove_policy.policy) then
+  if not remove_policy.dry_run then   -- before its jobs are counted: a callback may be of this policy
+    perform _consume_all_events(remove_policy.policy);
+  end if;
+  matched := (select count(*) from (select from _staged_of(remove_policy.policy) s limit 10000) s);
+  if matched = 0 and not exists (select from arrivals a where a.policy = remove_policy.policy) then
     perform _policy(remove_policy.policy);
   end if;
-  changed := 0;
-  removed := false;
-  if not coalesce(remove_policy.dry_run, false) then
-    perform _lock_turn(0, 'declare');   -- no process declares it meanwhile
-    perform _stop_passes(remove_policy.policy);
-    perform _refuse_removal(remove_policy.policy, case when v_into.id is null then matched else 0 end);
-    if matched > 0 then
-      changed := _move_to_policy(
-        'remove_policy', v_into, null, _lock_staged(remove_policy.policy, remove_policy.count));
-    else
-      removed := _forget_policy(remove_policy.policy, 20 * remove_policy.count);
-    end if;
-    if changed > 0 or removed then
-      perform _audit('remove_policy', remove_policy.policy, null, null, null,
-        jsonb_build_object('into', remove_policy."into", 'removed', removed), remove_policy.reason, remove_policy.by,
-        matched, changed);
-    end if;
+  changed := 0; removed := false;
+  if remove_policy.dry_run then
+    return next; return;
+  end if;
+  perform _lock_turn(0, 'declare');   -- no process declares it meanwhile
+  -- It is paused, so that nobody admits its jobs between the steps. A pass that has not committed may have admitted jobs
+  -- that nobody sees yet, and the policy to which the others move would let as many go beside them. So this waits for the
+  -- ahead bound, which each pass locks before it looks whether the policy is paused.
+  perform from limiters l
+  where l.id = (select p.ahead_limiter_id from policies p where p.name = remove_policy.policy) for update;
+  update policies p set paused_until = 'infinity', paused_by = session_user, pause_reason = 'it is being removed'
+  where p.name = remove_policy.policy and p.paused_until < 'infinity';
+  v_in_flight := (
+    select count(*) from in_flight_jobs f join policies p on p.id = f.policy_id where p.name = remove_policy.policy);
+  perform _refuse_live_workers('remove_policy', remove_policy.policy);
+  if v_in_flight > 0 then
+    raise exception 'dispatch_policy: remove_policy: % jobs of policy % are in flight, expected none: call it again when they have ended',
+      v_in_flight, quote_literal(remove_policy.policy) using errcode = 'DPUSE';
+  elsif matched > 0 and v_into.id is null then
+    raise exception 'dispatch_policy: remove_policy: % jobs wait for policy %, expected none without "into". Name the policy that they move to. Or % first',
+      matched, quote_literal(remove_policy.policy),
+      case when exists (select from policies p where p.name = remove_policy.policy and p.enabled)
+        then 'switch the policy off and call unstage' else 'call unstage' end using errcode = 'DPUSE';
+  elsif matched > 0 then
+    changed := _move_to_policy('remove_policy', v_into, null, _lock_staged(remove_policy.policy, remove_policy.count));
+  else
+    removed := _forget_policy(remove_policy.policy, 20 * remove_policy.count);
+  end if;
+  if changed > 0 or removed then
+    perform _audit('remove_policy', remove_policy.policy, null, null, null,
+      jsonb_build_object('into', remove_policy."into", 'removed', removed), remove_policy.reason, remove_policy.by,
+      matched, changed);
   end if;
   return next;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.remove_policy from public;
 
--- Pauses a policy that is being removed, and waits for the passes that are under way. A pass that has not committed may have
--- admitted jobs that nobody sees yet. The policy to which the others move would let as many go beside them.
---
--- Each pass locks the ahead bound, and looks under that lock whether the policy is paused.
-create or replace function _stop_passes(p_policy text) returns void
-language plpgsql volatile as $$
-begin
-  perform from limiters l
-  where l.id = (select p.ahead_limiter_id from policies p where p.name = p_policy)
-  for update;
-  update policies p
-  set paused_until = 'infinity', paused_by = session_user, pause_reason = 'it is being removed'
-  where p.name = p_policy and p.paused_until < 'infinity';
-end
-$$;
-
--- Raises if a worker pool with this policy lives, if jobs of it are in flight, or if jobs wait that go nowhere. Pools would
--- declare it again. Jobs in flight would not count any more, and another policy would let as many go beside them.
-create or replace function _refuse_removal(p_policy text, p_waiting int) returns void
-language plpgsql volatile as $$
-declare
-  v_in_flight int := (
-    select count(*) from in_flight_jobs f
-    join policies p on p.id = f.policy_id where p.name = p_policy);
-begin
-  perform _refuse_live_workers('remove_policy', p_policy);
-  if v_in_flight > 0 then
-    raise exception 'dispatch_policy: remove_policy: % jobs of policy % are in flight, expected none: call it again when they have ended',
-      v_in_flight, quote_literal(p_policy) using errcode = 'DPUSE';
-  elsif p_waiting > 0 then
-    raise exception 'dispatch_policy: remove_policy: % jobs wait for policy %, expected none without "into". Name the policy that they move to. Or % first',
-      p_waiting, quote_literal(p_policy),
-      case when exists (
-          select from policies p where p.name = p_policy and p.enabled)
-        then 'switch the policy off and call unstage' else 'call unstage' end using errcode = 'DPUSE';
-  end if;
-end
-$$;
-
 -- Deletes all that is known of a policy, except for its rows in the audit. Partitions go a page at a time: false says that
 -- there are more. A pass of somebody who still ticks it may be at work. So it locks what passes lock, in their order, and
 -- looks again under the locks. If a job was staged or admitted meanwhile, it raises lock_not_available, and is tried again.
-create or replace function _forget_policy(p_policy text, p_page int) returns boolean
-language plpgsql volatile as $$
+create or replace function _forget_policy(p_policy text, p_page int) returns boolean language plpgsql volatile as $$
 declare
   v_id int := (select p.id from policies p where p.name = p_policy);
-  v_partitions uuid[];
+  v_partitions uuid[]; v_in_use boolean;
 begin
   perform from turns u where u.policy_id = v_id order by u.step, u.place for update;
-  v_partitions := array(
-    select q.id from partitions q where q.policy_id = v_id order by q.id limit p_page
-    for update);
+  v_partitions := array(select q.id from partitions q where q.policy_id = v_id order by q.id limit p_page for update);
   if cardinality(v_partitions) < p_page then
     perform from policies p where p.id = v_id for update;
     perform from limiters l where l.policy_id = v_id order by l.id for update;
   end if;
-  if exists (select from _staged_of(p_policy))
-    or exists (select from in_flight_jobs f where f.policy_id = v_id) then
-    perform _raise_in_use(p_policy);
-  end if;
+  v_in_use := exists (select from _staged_of(p_policy)) or exists (select from in_flight_jobs f where f.policy_id = v_id)
+    or exists (select from groups) and exists (   -- a group that another session has locked has to learn of them
+      select from events e where e.policy_id = v_id and e.kind in ('left', 'ended', 'moved'));
   delete from partitions q where q.id = any(v_partitions);
   -- with what they add to the counts; a job that was committed since would go without its arrival
   delete from arrivals a where a.policy = p_policy and a.partition_id = any(v_partitions);
-  if exists (select from _staged_of(p_policy)) then
-    perform _raise_in_use(p_policy);
+  if v_in_use or exists (select from _staged_of(p_policy)) then
+    raise exception 'dispatch_policy: remove_policy: a job of policy % was added or admitted meanwhile',
+      quote_literal(p_policy) using errcode = 'lock_not_available';
   end if;
   if cardinality(v_partitions) = p_page then
     return false;
@@ -135,7 +103,6 @@ begin
   delete from limiters l where l.policy_id = v_id;
   delete from overrides o where o.policy_id = v_id;
   delete from freed f where f.policy_id = v_id;
-  delete from ended_elsewhere e where e.policy_id = v_id;
   delete from activity a where a.policy_id = v_id;
   delete from minutes m where m.policy_id = v_id;
   delete from caps c where c.policy_id = v_id;
@@ -143,29 +110,20 @@ begin
   delete from history h where h.policy_id = v_id;
   delete from reasons r where r.policy_id = v_id;
   delete from stop_times s where s.policy_id = v_id;
-  delete from unique_ends e where e.policy_id = v_id;
+  delete from events e where e.policy_id = v_id;
   -- an application may have a key locked, for as long as it likes: a sweep deletes that one
-  delete from unique_keys k where k.ctid = any(array(
-    select x.ctid from unique_keys x where x.policy_id = v_id for update skip locked));
+  delete from unique_keys k
+  where k.ctid = any(array(select x.ctid from unique_keys x where x.policy_id = v_id for update skip locked));
   delete from turns u where u.policy_id = v_id;
   -- a job that is committed from here on stays, under a name that nobody declared
-  delete from arrivals a where a.policy = p_policy and not exists (
-    select from staged_jobs s where s.partition_id = a.partition_id);
-  delete from keyless_jobs k where k.policy = p_policy and not exists (
-    select from staged_jobs s where s.id = k.staged_id);
+  delete from arrivals a
+  where a.policy = p_policy and not exists (select from staged_jobs s where s.partition_id = a.partition_id);
+  delete from keyless_jobs k
+  where k.policy = p_policy and not exists (select from staged_jobs s where s.id = k.staged_id);
   delete from pending x where x.policy = p_policy;
-  delete from drops d where d.policy = p_policy;
   delete from resolutions r where r.policy = p_policy;
   delete from leases l where l.policy = p_policy;
   delete from policies p where p.id = v_id;   -- and its tasks
   return true;
-end
-$$;
-
--- Ends a step of a removal, which is tried again.
-create or replace function _raise_in_use(p_policy text) returns void language plpgsql as $$
-begin
-  raise exception 'dispatch_policy: remove_policy: a job of policy % was added or admitted meanwhile', quote_literal(p_policy)
-    using errcode = 'lock_not_available';
 end
 $$;

@@ -92,10 +92,10 @@ const notFetched: Check = async ({ ask, thresholds }) => {
 /** Their jobs free no slots: looks do, a moment late. */
 const noPreset: Check = async ({ ask, thresholds }) => {
   const rows = await ask<{ policy: string; jobs: number; seconds: number }>(
-    `select p.name as policy, e.jobs, extract(epoch from clock_timestamp() - e.last_at)::float8 as seconds
-     from :DISPATCH_POLICY_INTERNAL.ended_elsewhere e
-     join :DISPATCH_POLICY_INTERNAL.policies p on p.id = e.policy_id
-     where e.last_at > clock_timestamp() - $1::text::interval order by 1 limit 20`,
+    `select p.name as policy, p.ended_elsewhere as jobs,
+       extract(epoch from clock_timestamp() - p.ended_elsewhere_at)::float8 as seconds
+     from :DISPATCH_POLICY_INTERNAL.policies p
+     where p.ended_elsewhere_at > clock_timestamp() - $1::text::interval order by 1 limit 20`,
     [`${thresholds.noPresetMs} milliseconds`],
   );
   return rows.map(({ policy, jobs, seconds }) => ({

@@ -99,7 +99,7 @@ test("workers without the preset that end governed jobs are found", async (t) =>
     found[0]!.sentence,
     /^Workers without the preset run jobs of policy "greet": \d have ended there, the last \d+ s ago\.$/,
   );
-  await table(it.pool, "ended_elsewhere").set({ last_at: (its) => `${its} - interval '2 hours'` });
+  await table(it.pool, "policies").set({ ended_elsewhere_at: (its) => `${its} - interval '2 hours'` });
   t.deepEqual(await it.findings("no-preset"), []);
 });
 

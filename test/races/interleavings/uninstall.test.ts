@@ -53,8 +53,7 @@ test("a job that a producer has staged, and not committed, keeps the schema, and
 
 test("a job that is staged between the last look and the lock is unstaged under the lock", async (t) => {
   const it = await engine(t, SHUT);
-  await it.waitsLong();
-  await it.pool.query("alter function dispatch_policy_internal._lock_out set lock_timeout = 0");
+  await waitsLong(it);
   const producer = await it.session();
   await producer.query("begin");
   await it.stage("a", { as: producer });

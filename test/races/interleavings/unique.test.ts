@@ -102,7 +102,8 @@ test("a sweep leaves a key alone that a producer has locked", async (t) => {
   const it = await engine(t, ONE);
   const { jobId } = await running(it);
   await it.finish([jobId]);
-  await it.table("unique_ends").set({ ended_at: (its) => `${its} - interval '2 hours'` });
+  await it.readEvents();
+  await it.table("unique_keys").set({ ended_at: (its) => `${its} - interval '2 hours'` });
   const producer = await it.session();
   await producer.query("begin");
   const { dropped } = await add(it, producer);

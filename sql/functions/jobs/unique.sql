@@ -1,4 +1,4 @@
--- Job keys that are remembered (`uniqueFor`).
+-- Job keys that are remembered (`uniqueFor`): an add locks its keys, and drops a job whose key's last one has completed.
 
 -- Locks the job keys of a call (`uniqueFor`), in sorted order, until the transaction ends. So of two producers of one key the
 -- second decides by what the first has done. The caller decides in later statements, which see what was committed while this
@@ -35,10 +35,14 @@ begin
       )::staging
     from _not_added((p_policy).name, p_partitions, p_jobs) n
     cross join lateral (   -- looks at indexes, however many keys there are
-      select x.staged_id from unique_keys x
+      select x.staged_id, x.ended_at from unique_keys x
       where x.policy_id = (p_policy).id and x.job_key = n.job_key limit 1) k
-    left join lateral (
-      select x.ended_at from unique_ends x where x.staged_id = k.staged_id limit 1) e on true
+    cross join lateral (   -- it is told that the job has completed, or the key knows by now
+      select coalesce(k.ended_at, (
+        select min(x.at) from events x
+        where x.staged_id = k.staged_id
+          and (x.kind = 'completed' or x.kind = 'ended' and x.facts ->> 'outcome' in ('succeeded', 'gone')))) as ended_at
+    ) e
     where case when e.ended_at is not null
       then e.ended_at + make_interval(secs => (p_policy).unique_for) > clock_timestamp()
       else exists (
@@ -52,10 +56,8 @@ begin
           -- the earlier job itself is there until Graphile Worker has recorded its end
           and (_staged_id_of(j.flags) = k.staged_id) is not true limit 1) is null);
   if cardinality(v_dropped) > 0 then
-    insert into drops (policy, partition_id, key, reason, jobs)
-    select (p_policy).name,
-      case when d.partition is not null then _partition_id((p_policy).name, d.partition) end,
-      d.partition, 'unique', count(*)
+    perform _tell_dropped((p_policy).name,
+      case when d.partition is not null then _partition_id((p_policy).name, d.partition) end, d.partition, 'unique', count(*))
     from unnest(v_dropped) d group by d.partition;
     perform _notify((p_policy).name);
   end if;
@@ -71,7 +73,7 @@ create or replace function _remember_staged(
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
 as $$
 begin
-  update unique_keys k set staged_id = s.id
+  update unique_keys k set staged_id = s.id, ended_at = null
   from json_array_elements(p_jobs) j
   cross join lateral (
     select x.id, x.job_key from staged_jobs x
@@ -81,48 +83,40 @@ begin
 end
 $$;
 
--- Notes which of these released jobs have completed, if they are the last ones of their keys (`uniqueFor`). It appends, and
--- waits for nobody: a producer may have the key locked. If that one commits a newer job, the row means nothing, and a sweep
--- deletes it. If it rolls back, the row counts.
---
--- A job may have lost its slot while it ran, by `slotTimeout` or `releaseSlots`. Then its release names it by its staged id. If
--- it waits for a retry, or another attempt or another job has a slot in its row, that one's end counts.
+-- Notes of keys that their last jobs have completed, by what is told of these. A producer may have a key locked in an open
+-- transaction. Then the event stays, and still counts for whoever adds a job of the key. Returns the events that stay.
 --
 -- A job whose end nobody saw has completed if Graphile Worker does not have it any more. One that fails for good, or is
 -- cancelled, stays there.
-create or replace function _remember_ends(
-  p_gone in_flight_jobs[], p_jobs finished_job[],
-  p_now timestamptz
-) returns void language plpgsql volatile as $$   -- planned as _free_slots
+create or replace function _events_to_keys(p_events events[]) returns bigint[] language plpgsql volatile as $$
+declare
+  v_completed events[] := array(
+    select e from unnest(p_events) e
+    where e.kind = 'completed' or (e.kind = 'ended' and e.facts ->> 'outcome' in ('succeeded', 'gone')));
+  v_locked bigint[];
+  v_left bigint[];
 begin
-  insert into unique_ends as e (staged_id, policy_id, ended_at)
-  select distinct g.staged_id, g.policy_id, p_now
-  from unnest(p_gone) g
-  join unnest(p_jobs) f on f.job = g.job_id
-    and _is_end_of(f.admission, f.attempt, g.admission, g.attempt)
-  join policies p on p.id = g.policy_id and p.unique_for is not null
-  cross join lateral (   -- one look at the index for each, however many keys there are
-    select from unique_keys x
-    where x.staged_id = g.staged_id and x.policy_id = g.policy_id limit 1) k
-  where f.ok or (f.ok is null
-    and (select true from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = g.job_id limit 1) is null)
-  union
-  select k.staged_id, k.policy_id, p_now
-  from unnest(p_jobs) f
-  cross join lateral (
-    select x.staged_id, x.policy_id from unique_keys x
-    where x.staged_id = f.staged_id limit 1) k
-  join policies p on p.id = k.policy_id and p.unique_for is not null
-  where f.ok and f.staged_id is not null and (f.job in (select g.job_id from unnest(p_gone) g)) is not true
-    and (select true from in_flight_jobs i where i.job_id = f.job limit 1) is null
-    and (select true from staged_jobs s where s.id = f.staged_id limit 1) is null
-  on conflict (staged_id) do update set ended_at = excluded.ended_at;
+  if v_completed = '{}' then
+    return '{}';
+  end if;
+  v_locked := array(
+    select k.staged_id from unique_keys k
+    where k.staged_id = any(array(select e.staged_id from unnest(v_completed) e))
+    order by k.policy_id, k.job_key for no key update skip locked);
+  update unique_keys k set ended_at = e.at
+  from unnest(v_completed) e where k.staged_id = e.staged_id and k.staged_id = any(v_locked);
+  v_left := array(
+    select e.id from unnest(v_completed) e
+    where e.staged_id <> all (v_locked) and exists (select from unique_keys k where k.staged_id = e.staged_id));
+  update events e set kind = 'completed'   -- nothing else is left to be done for it
+  where e.policy_id = (p_events[1]).policy_id and e.id = any(v_left) and e.kind <> 'completed';
+  return v_left;
 end
 $$;
 
 -- Forgets job keys whose time is over (`uniqueFor`), and those whose last job went without completing. Such a job was dropped
--- or removed, or it failed for good and was deleted. At most 1,000 keys and 10,000 ends a call. It skips rows that another
--- session has locked. Returns how many rows it has deleted or postpone.
+-- or removed, or it failed for good and was deleted. At most 1,000 keys a call. It skips those that another session has
+-- locked. Returns how many it has deleted or postponed.
 --
 -- A job is still there if it is staged or in flight. If it was unstaged, only Graphile Worker has it.
 create or replace function _forget_keys(p_now timestamptz) returns int language plpgsql volatile
@@ -130,20 +124,10 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
 set lock_timeout = '5s' as $$
 declare
-  v_ends int;
   v_keys int;
   v_policy_ids int[];
   v_job_keys text[];
 begin
-  delete from unique_ends x where x.ctid = any(array(
-    select e.ctid from policies p
-    cross join lateral (   -- a look at the index: with the time beside the policy's, each call read all ends
-      select y.ctid from unique_ends y
-      where y.policy_id = p.id
-        and y.ended_at <= coalesce(p_now - make_interval(secs => p.unique_for), 'infinity')
-      limit 10000 for update skip locked
-    ) e limit 10000));
-  get diagnostics v_ends = row_count;
   select coalesce(array_agg(l.policy_id), '{}'), coalesce(array_agg(l.job_key), '{}') into v_policy_ids, v_job_keys
   from (
     select k.policy_id, k.job_key from unique_keys k
@@ -153,33 +137,33 @@ begin
   with looked as materialized (
     select k.* from unnest(v_policy_ids, v_job_keys) u (policy_id, job_key)
     cross join lateral (
-      select x.policy_id, x.job_key, x.staged_id from unique_keys x
+      select x.policy_id, x.job_key, x.staged_id, x.ended_at from unique_keys x
       where x.policy_id = u.policy_id and x.job_key = u.job_key limit 1) k
   ),
   found as materialized (
     select l.policy_id, l.job_key, case
         when p.id is null then null
-        when e.ended_at is not null
-          then greatest(e.ended_at + make_interval(secs => p.unique_for), p_now + interval '1 second')
+        when l.ended_at + make_interval(secs => p.unique_for) > p_now
+          then greatest(least(l.ended_at, p_now) + make_interval(secs => p.unique_for), p_now + interval '1 second')
+        when l.ended_at is not null then null
         when (select true from staged_jobs s where s.id = l.staged_id limit 1)
           or l.staged_id in (select f.staged_id from in_flight_jobs f)
+          or exists (select from events x where x.staged_id = l.staged_id)
           or (select true from :GRAPHILE_WORKER_SCHEMA.jobs j where j.key = l.job_key limit 1)
           then p_now + make_interval(secs => greatest(p.unique_for, 60)) end as look_at
     from looked l
     left join policies p on p.id = l.policy_id and p.unique_for is not null
-    left join lateral (   -- one look at the index for each
-      select x.ended_at from unique_ends x
-      where x.staged_id = l.staged_id limit 1) e on true
   ),
   forgotten as (
     delete from unique_keys k using found f
     where k.policy_id = f.policy_id and k.job_key = f.job_key and f.look_at is null returning 1
   ),
   postponed as (
-    update unique_keys k set look_at = f.look_at from found f
+    update unique_keys k set look_at = f.look_at, ended_at = case when k.ended_at > p_now then p_now else k.ended_at end   -- a clock that was ahead told of its end
+    from found f
     where k.policy_id = f.policy_id and k.job_key = f.job_key and f.look_at is not null returning 1
   )
   select (select count(*) from forgotten) + (select count(*) from postponed) into v_keys;
-  return v_ends + v_keys;
+  return v_keys;
 end
 $$;
