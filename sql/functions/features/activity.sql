@@ -63,17 +63,17 @@ begin
       passes = m.passes + excluded.passes, pass_seconds = m.pass_seconds + excluded.pass_seconds,
       last_pass_at = greatest(m.last_pass_at, excluded.last_pass_at),
       staged = m.staged + excluded.staged, admitted = m.admitted + excluded.admitted,
-      denied = _sum_counts(m.denied, excluded.denied),
+      denied = _sum_by_key(m.denied, excluded.denied),
       shadow_denied = case when excluded.shadow_denied = '{}' then m.shadow_denied
-        else _sum_counts(m.shadow_denied, excluded.shadow_denied) end,
+        else _sum_by_key(m.shadow_denied, excluded.shadow_denied) end,
       left_to_pass = case when excluded.left_to_pass = '{}' then m.left_to_pass
-        else _sum_counts(m.left_to_pass, excluded.left_to_pass) end,
+        else _sum_by_key(m.left_to_pass, excluded.left_to_pass) end,
       quarantined = m.quarantined + excluded.quarantined, dropped = m.dropped + excluded.dropped,
       expired = m.expired + excluded.expired, delayed = m.delayed + excluded.delayed,
       succeeded = m.succeeded + excluded.succeeded, failed = m.failed + excluded.failed,
-      waits = _sum_counts(m.waits, excluded.waits), wait_seconds = m.wait_seconds + excluded.wait_seconds,
-      lags = _sum_counts(m.lags, excluded.lags), lag_seconds = m.lag_seconds + excluded.lag_seconds,
-      runs = _sum_counts(m.runs, excluded.runs), run_seconds = m.run_seconds + excluded.run_seconds
+      waits = _sum_by_key(m.waits, excluded.waits), wait_seconds = m.wait_seconds + excluded.wait_seconds,
+      lags = _sum_by_key(m.lags, excluded.lags), lag_seconds = m.lag_seconds + excluded.lag_seconds,
+      runs = _sum_by_key(m.runs, excluded.runs), run_seconds = m.run_seconds + excluded.run_seconds
   )
   select count(*), (select array_agg(u::cap_change order by m.id) from moved m cross join unnest(m.caps) u)
   into v_folded, v_caps from moved;
@@ -232,5 +232,5 @@ revoke execute on function :DISPATCH_POLICY_SCHEMA.adaptive_caps from public;
 -- Adds what a sweep repaired, by kind, to the totals.
 create or replace function _count_repairs(p_repaired jsonb) returns void language sql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  update all_policies set repaired = _sum_counts(repaired, p_repaired);
+  update all_policies set repaired = _sum_by_key(repaired, p_repaired);
 $$;

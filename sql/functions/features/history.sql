@@ -54,7 +54,7 @@ begin
       -- one that failed for good may have been brought back
       started_at = case when excluded.admitted_at is null then h.started_at end,
       ended_at = excluded.ended_at, outcome = excluded.outcome, error = excluded.error,
-      waited = _sum_seconds(h.waited, excluded.waited);
+      waited = _sum_by_key(h.waited, excluded.waited);
     insert into history as h (
       staged_id, policy_id, partition, task_identifier, job_id, admitted_at, last_admitted_at, started_at, ended_at, outcome,
       attempts, error)
@@ -196,8 +196,8 @@ end
 $$;
 
 -- Deletes history that is older than its policy keeps it, or whose policy has none any more. It deletes at most 10,000 rows of
--- each table a call. Of the reasons of a partition the last one stays, because it is in force. Returns how many it has deleted. It skips
--- rows that another session has locked.
+-- each table a call. Of the reasons of a partition the last one stays, because it is in force. Returns how many it has
+-- deleted. It skips rows that another session has locked.
 create or replace function _collect_history(p_now timestamptz) returns int language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5s'

@@ -78,14 +78,6 @@ returns table (reason text, seconds numeric) language sql stable as $$
   group by k.reason;
 $$;
 
--- Adds up seconds by reason.
-create or replace function _sum_seconds(a jsonb, b jsonb) returns jsonb language sql immutable as $$
-  select coalesce(jsonb_object_agg(s.reason, s.seconds), '{}') from (
-    select e.key as reason, sum(e.value::numeric) as seconds
-    from (select * from jsonb_each_text(a) union all select * from jsonb_each_text(b)) e group by e.key
-  ) s;
-$$;
-
 -- What a job has waited for, as the history keeps it, by reason or by gate: a row for each entry. A reason or a gate may have
 -- several. See _tell_waits. It is inlined into gate_waits: called for each of 10,000 jobs, it took 150 ms.
 --

@@ -1,6 +1,7 @@
 -- What happened to jobs and partitions of policies that are watched: appended here, and read by features.
 
--- Whether somebody reads what happens to a policy's jobs: a history, job groups, or keys that are remembered.
+-- Whether somebody reads what happens to a policy's jobs: a history, a load, job groups, or keys that are
+-- remembered.
 create or replace function _is_watched(policy policies) returns boolean language plpgsql stable as $$
 begin
   return (policy).watched or exists (select from groups);

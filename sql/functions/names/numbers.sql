@@ -85,10 +85,10 @@ $$;
 create or replace function _bucket(seconds float8) returns int language sql immutable
 return ceil(ln(greatest(seconds, 1e-6)) / ln(1.2::float8))::int;
 
--- Two objects of counts, added by key.
-create or replace function _sum_counts(a jsonb, b jsonb) returns jsonb language sql immutable as $$
+-- Two objects of counts or seconds, added by key.
+create or replace function _sum_by_key(a jsonb, b jsonb) returns jsonb language sql immutable as $$
   select coalesce(jsonb_object_agg(x.key, x.n), '{}') from (
-    select e.key, sum(e.value::bigint) as n from (
+    select e.key, sum(e.value::numeric) as n from (
       select * from jsonb_each_text(a) union all select * from jsonb_each_text(b)
     ) e group by e.key
   ) x;
@@ -96,7 +96,7 @@ $$;
 
 -- Objects of counts, added by key.
 create or replace aggregate _sum_of_counts(jsonb) (
-  sfunc = _sum_counts,
+  sfunc = _sum_by_key,
   stype = jsonb,
   initcond = '{}'
 );

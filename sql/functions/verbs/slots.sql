@@ -26,7 +26,7 @@ begin
     select * into v_pass from _admit(v_policy, tick.shard, 50, tick.now, false);
     claimed := claimed + v_pass.claimed;
     admitted := admitted + v_pass.admitted;
-    denied := _sum_counts(denied, v_pass.denied);
+    denied := _sum_by_key(denied, v_pass.denied);
     for v_n in 1..1000 loop
       v_read := _consume_events(v_policy, true);
       dropped := dropped + (select coalesce(sum((d ->> 'jobs')::int), 0) from jsonb_array_elements(v_read.drops) d);
