@@ -303,7 +303,7 @@ class Run {
     same("partitions claimed", claimed, keys.length);
     const called = keys.filter((key) => !eligible.has(key));
     this.#checkClaim(keys, eligible, waiting);
-    this.#checkLine(called, waiting);
+    this.#checkLine(called, keys, waiting);
     this.#follow(keys, decayed, first);
     return routed > 0 || claimed > 0;
   }
@@ -471,9 +471,12 @@ class Run {
     }
   }
 
-  /** Whose turn it was of those whom a limiter called: they waited for it, and none went before one of a lower fair key. */
-  #checkLine(keys: readonly string[], waiting: ReadonlyMap<string, Waiting>): void {
-    for (const key of keys) {
+  /**
+   * Whose turn it was of those whom a limiter called: they waited for it, and none went before one of a lower fair key. A
+   * waiter whose own time has come is eligible as well: it is in `looked` alone, and nobody has passed it by.
+   */
+  #checkLine(called: readonly string[], looked: readonly string[], waiting: ReadonlyMap<string, Waiting>) {
+    for (const key of called) {
       const { limiter, fairKey } = waiting.get(key) ?? {};
       if (limiter === undefined)
         throw new Difference(`${key} was looked at, and neither eligible nor waiting`);
@@ -482,7 +485,7 @@ class Run {
       for (const [other, its] of waiting)
         if (
           its.limiter === limiter &&
-          !keys.includes(other) &&
+          !looked.includes(other) &&
           its.fairKey < lowest - 1e-9 * Math.abs(lowest)
         )
           if (!this.#model.waitsLong(key, this.#now))
@@ -637,7 +640,7 @@ class Run {
       if (!freed.has(waiting.get(key)?.limiter ?? ""))
         throw new Difference(`${key} was looked at, and waited for nothing that came free`);
     }
-    this.#checkLine(keys, waiting);
+    this.#checkLine(keys, keys, waiting);
     const late = keys.filter((key) => this.#model.waitsLong(key, this.#now));
     if (keys.length > 0) this.#follow(keys, decayed, first, late);
     else this.#compare();
