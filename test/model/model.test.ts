@@ -153,7 +153,7 @@ async function rowsOf({ client }: Target, policy: string, now: Date): Promise<st
            then _window_left(l.spent, l.numbers, $2)
            else _throttle_tokens(l.tokens, l.refilled_at, l.numbers, $2) end::numeric, 9),
          'spent', (select sum(s.cost) from unnest(l.spent) s), 
-         'wake', case when exists (select from partitions w where w.blocked_on = l.id) then l.wake_at end,
+         'wake', l.wake_at,
          'reserved', l.reserved_until, 'learnt', l.current_max))
      from limiters l
      join policies p on p.id = l.policy_id and p.name = $1

@@ -260,6 +260,19 @@ test("of several gates the tightest decides, each with a token or a slot less", 
   t.is(Math.round((await world.limiter("all")).tokens), 5);
 });
 
+test("nobody looks again at a limiter without room for which nobody waits", async (t) => {
+  // with a budget the pass goes the large way
+  for (const budget of [null, 100]) {
+    const { world, at } = await staged(t, 2, {
+      gates: [concurrency(1), throttle(1, { ...SLOW, name: "all", scope: "policy" })],
+      budget,
+    });
+    t.is((await world.admit({ now: at(0) })).admitted, 1);
+    t.is((await world.partition("a")).denied_reason, "concurrency_full");
+    t.is((await world.limiter("all")).wake_at, null);
+  }
+});
+
 /** Where an adaptive limit of partition `a` stands after one more job finished with its slots all taken. */
 async function afterOne(t: ExecutionContext, current: number, job: { ok: boolean | null; lagMs: number }) {
   const { world } = await staged(t, current, { gates: [adaptive(current)] });

@@ -212,7 +212,7 @@ begin
   v_lacks := _lacks(v_leftovers, v_left, p_now);
   v_verdicts := _verdicts(p_policy, v_leftovers, v_lacks, p_now);
   perform _charge_limiters(
-    (p_policy).id, v_partition_ids, v_left, v_lacks, v_verdicts, p_now,
+    (p_policy).id, v_partition_ids, v_left, v_verdicts, p_now,
     exists (select from unnest(p_admissions) a where a.waits_elsewhere));
   perform _mark_partitions(p_policy, v_partition_ids, v_verdicts, p_now, p_tick);
   denied := (

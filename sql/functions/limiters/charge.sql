@@ -6,8 +6,7 @@
 --   p_elsewhere   a job that went may wait in Graphile Worker for something else than a slot
 create or replace function _charge_limiters(
   p_policy_id int, p_partition_ids uuid[], p_left room_after[],
-  p_lacks lack[], p_verdicts verdict[], p_now timestamptz,
-  p_elsewhere boolean
+  p_verdicts verdict[], p_now timestamptz, p_elsewhere boolean
 ) returns void language plpgsql volatile as $$   -- planned as _charge
 declare
   v_limiter_ids bigint[] := array(select (x.before).id from unnest(p_left) x);
@@ -48,7 +47,9 @@ begin
     select o.partition_id, case when x.reserved_for = o.partition_id then x.reserved_until else r.until end as until
   ) k
   left join (
-    select k.limiter_id, min(k.ready_at) filter (where k.breadth > 0) as wake_at from unnest(p_lacks) k group by k.limiter_id
+    -- only of those who wait for it: who lacks room here too, but waits for a narrower one, asks here when that one calls
+    select v.blocked_on as limiter_id, min((v.lack).ready_at) filter (where (v.lack).breadth > 0) as wake_at
+    from unnest(p_verdicts) v group by v.blocked_on
   ) w on w.limiter_id = x.id
   where l.id = x.id and l.id = any(v_limiter_ids) and (
     x.jobs > 0 or x.tokens_left < coalesce(x.tokens, x.shadow_tokens) or x.measured is not null
