@@ -57,17 +57,6 @@ export type PolicyEventMap = {
   };
   /** Jobs were dropped, because they were not admitted before they expired. `partition` as in `dispatchPolicy:drop`. */
   "dispatchPolicy:expire": { policy: string; partition: string | null; count: number };
-  /**
-   * Jobs of a partition name different keys at a gate over a key of their own, and the waiting ones are all charged to the
-   * newest one's (`after`). So the gate may admit more than its limit: `partitionBy` has to be finer. Once per partition.
-   */
-  "dispatchPolicy:mixedKeys": {
-    policy: string;
-    partition: string;
-    gate: string;
-    before: string;
-    after: string;
-  };
   /** Graphile Worker or the policy's functions refused jobs. They are quarantined with their errors. */
   "dispatchPolicy:quarantine": { policy: string; count: number };
   /** A copy of a job that was added past its policy is staged or quarantined. The original completes without running. */

@@ -98,7 +98,7 @@ comment on column policies.operator_enabled is
 comment on column policies.per_worker is
   'Whether it has a gate with perWorker.';
 comment on column policies.keyed_scopes is
-  'Whether it has a gate over a key of its own.';
+  'Whether it has a gate over a key of its own, or had one: its partitions may have lanes.';
 comment on column policies.enabled is
   'False: jobs are added past the policy, and ticks admit its staged jobs without gates.';
 comment on column policies.paused_until is
@@ -127,6 +127,9 @@ comment on column definitions.declared_at is
   'When the process named here declared it. Of the one in force: the process that put it in force. Of another one: the last.';
 comment on column definitions.host is 'Name of that process''s machine. Null: not known.';
 comment on column definitions.pid is 'Id of that process on the machine.';
+comment on column definitions.resolves is
+  'Of the one in force: whether limits are being worked out again by it, because another was in force before. It is set with that, and taken back with the last page. So what a killed process leaves is known.';
+comment on column definitions.resolved_to is 'The partition up to which that is done; null: it has not begun.';
 comment on table all_policies is
   'What concerns all policies, also those that are declared later: their pause, and what sweeps have repaired. One row.';
 comment on column all_policies.one is 'True: there is one row.';
@@ -162,6 +165,8 @@ comment on column limiters.kind is
   'throttle, concurrency, adaptive_concurrency, or ahead: the bound that keeps jobs just ahead of the worker slots.';
 comment on column limiters.breadth is
   'The scope as a number: 0 one partition, 1 a key of its own, 2 the policy, 3 the ahead bound.';
+comment on column limiters.laned is
+  'Whether it counts over one partition that has several lanes. Passes then treat it as one over a key of its own.';
 comment on column limiters."position" is 'Place of the gate in the policy''s list, from 0.';
 comment on column limiters.numbers is
   'The gate''s numbers as declared, without overrides. Null: the ahead bound has none.';
@@ -307,12 +312,8 @@ comment on column partitions.dropped_total is
 comment on column partitions.staged is
   'Its staged jobs, but for what its arrivals add. Routing and passes keep it; nobody counts.';
 comment on column partitions.created_at is 'When the row was made.';
-comment on column partitions.mixed_keys is
-  'A gate at which its jobs named different keys, an earlier key and the newest: { "gate", "before", "after" }. Null: none did.';
-comment on column partitions.mixed_at is
-  'When they did so last, give or take an hour.';
-comment on column partitions.mixed_told is
-  'Whether a process has told of that. Null: there is nothing to tell.';
+comment on column partitions.laned is
+  'Whether its partition has had several lanes. Each is a row with the same key; passes and verbs take them together.';
 
 comment on sequence ticks is 'Numbers the passes; partitions keep it as visited.';
 
@@ -437,14 +438,6 @@ comment on column in_flight_jobs.cancelled_at is
   'When an operator cancelled the job; null: nobody has. If the run fails, the job has failed for good, and it does not start again. The next job in the row is another one.';
 comment on column in_flight_jobs.cancelled_by is 'Who cancelled it.';
 comment on column in_flight_jobs.cancel_reason is 'Why; null: nobody said.';
-
-comment on table resolutions is
-  'Policies whose limits are being worked out again, because their definition has changed. The row is made with the change, and goes with the last page. So what a killed process leaves is known.';
-comment on column resolutions.policy is 'Name of the policy.';
-comment on column resolutions.definition_hash is
-  'Hash of the definition. Only a process that has this one can go on.';
-comment on column resolutions.after is
-  'Id of the last partition that is done; null: none is.';
 
 comment on table copied_jobs is
   'Jobs of Graphile Worker that were added past their policy and of which a copy is staged. If a process is killed before the original completes, the row prevents a second copy.';
@@ -877,6 +870,9 @@ comment on column claimed.probe_job_id is 'The job that does; null: none is in f
 comment on column claimed.head_priority is 'First part of the place of its next job.';
 comment on column claimed.head_run_at is 'Second part of this place.';
 comment on column claimed.head_id is 'Third part of this place.';
+comment on column claimed.key is 'Its key, if its partition has several lanes; null: it has one.';
+comment on column claimed.lane is 'The place among those of its lanes that were claimed, by their next jobs.';
+comment on column claimed.lanes is 'How many of them were claimed.';
 comment on type limiter_ids is
   'Limiters of a partition, from narrow to broad, without the ahead bound.';
 comment on column limiter_ids.partition_id is 'The partition.';
@@ -905,6 +901,7 @@ comment on column offer.unfilled_bucket is 'The same of those that are not full.
 comment on column offer.goes_on is 'Whether its batch takes only some of the jobs that could go.';
 comment on column offer.is_new is 'Whether none of its jobs was admitted in the last second.';
 comment on column offer.goes_first is 'Whether its next job goes before all others.';
+comment on column offer.lanes is 'How many lanes of its partition were claimed: they take turns.';
 comment on column offer.partition_id is 'The partition.';
 comment on column offer.head_priority is
   'Its head, the place from which its due jobs are read: see partitions.head_priority.';
@@ -921,6 +918,7 @@ comment on column partition_admitted.first_job_id is
   'The lowest id that Graphile Worker gave one of them: the probe, if the partition is probing.';
 comment on type move is 'Another partition that a failed job moves to. The same type stands in src/db/releasing.ts.';
 comment on column move.key is 'Key of the partition that the job moves to.';
+comment on column move.lane is 'The keys of its own that the job names there, see _lane_of; null: none.';
 comment on column move.shard is 'Its shard. It counts only if the partition is new.';
 comment on column move.context is
   'What the policy''s context gave for the job. It counts only if the partition is new.';

@@ -54,7 +54,7 @@ create table policies (
   paused_with_all boolean not null default false,
   per_worker boolean not null
     generated always as (coalesce((definition ->> 'perWorker')::boolean, false)) stored,
-  keyed_scopes boolean not null generated always as (definition @? '$.gates[*] ? (@.scope == "key")') stored,
+  keyed_scopes boolean not null default false,
   unstaged_at timestamptz not null default '-infinity',
   crontab_ticked_at timestamptz not null default '-infinity',
   ended_elsewhere bigint not null default 0,
@@ -97,6 +97,8 @@ create table definitions (
   declared_at timestamptz not null,
   host text,
   pid int,
+  resolves boolean not null default false,
+  resolved_to uuid,
   primary key (policy_id, hash)
 );
 
@@ -129,6 +131,7 @@ create table limiters (
   scope_key text not null,
   kind text not null,
   breadth smallint not null,
+  laned boolean not null default false,
   "position" smallint not null,
   numbers gate_numbers,
   by_tokens boolean not null generated always as ((numbers).rate is not null) stored,
@@ -222,9 +225,7 @@ create table partitions (
   admitted_at timestamptz not null default '-infinity',
   dropped_total bigint not null default 0,
   created_at timestamptz not null default clock_timestamp(),
-  mixed_keys jsonb,
-  mixed_at timestamptz,
-  mixed_told boolean
+  laned boolean not null default false
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 -- What waits for a time, what is ready, and what waits for a limiter.
@@ -258,9 +259,6 @@ create index partitions_broken on partitions (policy_id, breaker_until)
 
 create index partitions_paused on partitions (policy_id, paused_until)
   where paused_until > '-infinity';
-
-create index partitions_with_mixed_keys on partitions (policy_id, mixed_told, mixed_at)
-  where mixed_told is not null;
 
 create sequence ticks;
 
@@ -385,12 +383,6 @@ create index in_flight_jobs_by_mark on in_flight_jobs (missing_since)
   where missing_since is not null;
 create index in_flight_jobs_cancelled on in_flight_jobs (job_id)
   where cancelled_at is not null;
-
-create table resolutions (
-  policy text primary key,
-  definition_hash text not null,
-  after uuid
-);
 
 create table copied_jobs (
   job_id bigint primary key,
@@ -728,7 +720,8 @@ create type claimed as (
   decayed_admits float8, decayed_at timestamptz, mean_work float8,
   admitted_at timestamptz,
   goes_first boolean, probing boolean, probe_job_id bigint,
-  head_priority smallint, head_run_at timestamptz, head_id bigint
+  head_priority smallint, head_run_at timestamptz, head_id bigint,
+  key text, lane int, lanes int
 );
 
 create type limiter_ids as (
@@ -750,7 +743,8 @@ create type offer as (
   unfilled_bucket float8,
   goes_on boolean,
   is_new boolean,
-  goes_first boolean
+  goes_first boolean,
+  lanes int
 );
 
 create type partition_admitted as (
@@ -762,7 +756,7 @@ create type partition_admitted as (
 );
 
 create type move as (
-  key text, shard text, context jsonb, weight float8, cost float8, limits jsonb
+  key text, lane text, shard text, context jsonb, weight float8, cost float8, limits jsonb
 );
 create type retry as (
   attempt int,

@@ -28,7 +28,7 @@ left join lateral (
   where q.id is null and y.task_identifier = j.task_identifier
 ) t on true
 left join lateral (
-  select case when count(*) = 1 then min(x.key) end as key   -- two of 100,000 partitions may have one mark
+  select case when min(x.key) = max(x.key) then min(x.key) end as key   -- two of 100,000 partitions may have one mark, and all lanes of one
   from (select case when q.id is null then _partition_mark(j.flags) end as mark offset 0) k   -- worked out once
   join partitions x
     on x.id between _marked_id(k.mark, '0') and _marked_id(k.mark, 'f')

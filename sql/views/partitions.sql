@@ -1,13 +1,19 @@
--- The partitions of each policy: what waits there, and why.
+-- The partitions of each policy: what waits there, and why. Of one with lanes (partitions.laned) the row is that of the lane that
+-- goes next, with the jobs of all.
 create or replace view :DISPATCH_POLICY_SCHEMA.partitions as
 select p.name as policy, q.key as partition, q.shard, q.context, q.weight,
-  q.staged + coalesce(a.jobs, 0) as staged,
-  coalesce(f.jobs, 0) as in_flight,
+  case when q.laned
+    then w.staged + coalesce((select sum(x.jobs) from arrivals x where x.partition_id = any(w.ids)), 0)
+    else q.staged + coalesce(a.jobs, 0) end::int as staged,
+  case when q.laned then (select count(*)::int from in_flight_jobs x where x.partition_id = any(w.ids))
+    else coalesce(f.jobs, 0) end as in_flight,
   q.eligible_at, case when p.paused_until <= statement_timestamp() then l.gate end as blocked_on, q.denied_reason, q.denied_until, q.paused_until > statement_timestamp() as paused,
   nullif(q.paused_until, '-infinity') as paused_until, nullif(q.held_until, '-infinity') as held_until,
   nullif(q.breaker_until, '-infinity') as breaker_until, q.breaker_reason,
-  q.probing, q.stopped_by, q.stop_reason, q.decayed_admits, q.decayed_at, q.mean_work, q.admitted_total,
-  q.dropped_total, q.created_at, q.id,
+  q.probing, q.stopped_by, q.stop_reason, q.decayed_admits, q.decayed_at, q.mean_work,
+  case when q.laned then w.admitted_total else q.admitted_total end as admitted_total,
+  case when q.laned then w.dropped_total else q.dropped_total end as dropped_total,
+  case when q.laned then w.created_at else q.created_at end as created_at, q.id,
   _shown_reason(
     p.paused_until, q.paused_until, q.held_until, q.breaker_until, q.denied_reason) as reason
 from partitions q
@@ -20,7 +26,17 @@ left join (
 -- what the router has not counted yet
 left join (
   select x.partition_id, sum(x.jobs)::int as jobs from arrivals x group by x.partition_id
-) a on a.partition_id = q.id;
+) a on a.partition_id = q.id
+left join lateral (   -- all of its lanes, see _lanes_beside
+  select array_agg(s.id) as ids, sum(s.staged) as staged, sum(s.admitted_total)::bigint as admitted_total,
+    sum(s.dropped_total)::bigint as dropped_total, min(s.created_at) as created_at,
+    (array_agg(s.id order by s.due_at <= statement_timestamp() desc, s.staged > 0 desc, s.eligible_at, s.head_priority, s.head_run_at,
+      s.head_id, s.id))[1] as first   -- as _first_lane
+  from partitions s
+  where q.laned and s.id between _marked_id(_mark_of(q.id), '0') and _marked_id(_mark_of(q.id), 'f')
+    and s.policy_id = q.policy_id and s.key = q.key
+) w on true
+where not q.laned or q.id = w.first;
 
 set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
 comment on column partitions.policy is 'Name of the policy.';
@@ -60,6 +76,6 @@ comment on column partitions.admitted_total is 'Jobs admitted since it was made.
 comment on column partitions.dropped_total is
   'Jobs dropped since it was made, by maxPending, whenBusy or uniqueFor, or because they expired.';
 comment on column partitions.created_at is 'When it was made.';
-comment on column partitions.id is 'A hash of policy and key.';
+comment on column partitions.id is 'A hash of policy and key; of a lane, it ends in one of its keys.';
 comment on column partitions.reason is
   'Why it waits, pauses and holds included; null: nothing holds it back. docs/reasons.md explains the reasons.';

@@ -18,7 +18,7 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
   (select count(distinct w.definitions #>> array[p.name, 'hash'])::int from workers w
     where w.stale_at > statement_timestamp() and (w.definitions #>> array[p.name, 'version'])::int = p.version)
     as live_definitions,
-  exists (select from resolutions r where r.policy = p.name) as resolving,
+  exists (select from definitions x where x.policy_id = p.id and x.resolves) as resolving,
   least(p.ended_elsewhere, 2147483647)::int as ended_elsewhere, p.ended_elsewhere_at,
   p.paused_with_all and p.paused_until > statement_timestamp() as paused_with_all,
   array(
@@ -33,7 +33,8 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
     else 'no_worker' end as in_force_because
 from policies p
 left join (   -- once for all policies. A left join: who asks for names alone has no partition counted
-  select x.policy_id, count(*)::int as partitions, sum(x.staged) as staged
+  select x.policy_id, sum(x.staged) as staged,
+    (count(*) filter (where not x.laned) + count(distinct x.key) filter (where x.laned))::int as partitions
   from partitions x group by x.policy_id
 ) q on q.policy_id = p.id
 left join lateral (

@@ -11,16 +11,22 @@ select p.name, q.key, 'pause', nullif(q.paused_until, 'infinity'), q.stopped_by,
 from partitions q
 join policies p on p.id = q.policy_id
 where q.paused_until > '-infinity' and q.paused_until > statement_timestamp()   -- the first lets it use the index
+  and (not q.laned or not exists (select from partitions s
+    where s.id >= _marked_id(_mark_of(q.id), '0') and s.id < q.id and s.policy_id = q.policy_id and s.key = q.key))
 union all
 select p.name, q.key, 'hold', q.held_until, q.stopped_by, q.stop_reason, q.arrival_id > 0
 from partitions q
 join policies p on p.id = q.policy_id
 where q.held_until > '-infinity' and q.held_until > statement_timestamp()
+  and (not q.laned or not exists (select from partitions s
+    where s.id >= _marked_id(_mark_of(q.id), '0') and s.id < q.id and s.policy_id = q.policy_id and s.key = q.key))
 union all
 select p.name, q.key, 'breaker', q.breaker_until, 'breaker', q.breaker_reason, true
 from partitions q
 join policies p on p.id = q.policy_id
 where q.breaker_until > '-infinity' and q.breaker_until > statement_timestamp()
+  and (not q.laned or not exists (select from partitions s
+    where s.id >= _marked_id(_mark_of(q.id), '0') and s.id < q.id and s.policy_id = q.policy_id and s.key = q.key))
 union all
 -- those that the router has not applied yet
 select a.policy, a.key, case when a.pause ->> 'until' is not null then 'pause' else 'hold' end,

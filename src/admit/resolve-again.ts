@@ -46,9 +46,9 @@ async function resolveAgain(
       engine.partitionsToResolve(client, policy.identifier, from, PAGE),
     );
     const partitions: object[] = [];
-    for (const { key, context, arrival_id: arrivalId } of page) {
+    for (const { id, key, context, arrival_id: arrivalId } of page) {
       try {
-        partitions.push({ key, context, arrivalId, ...resolveLimits(policy, context) });
+        partitions.push({ id, key, context, arrivalId, ...resolveLimits(policy, context) });
       } catch (error) {
         failed.push({ key, error });
       }

@@ -1,7 +1,7 @@
 import type { Logger, WithPgClient } from "graphile-worker";
-import { show, storableText } from "../checks/options.ts";
+import { storableText } from "../checks/options.ts";
 import { counted } from "../counted.ts";
-import type { Admission, Drop, Engine, KeylessJob, MixedKeys, Queryable } from "../db/engine.ts";
+import type { Admission, Drop, Engine, KeylessJob, Queryable } from "../db/engine.ts";
 import { inHalves, isOfEntries } from "../db/halves.ts";
 import { isBusy } from "../db/outage.ts";
 import { errorText } from "../error-text.ts";
@@ -90,7 +90,6 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
   const { drops, more: unread } = admission?.to_tell
     ? await consumeEvents(context, request.policy)
     : { drops: [], more: false };
-  const mixed = admission?.to_tell ? await mixedKeys(context, request.policy) : [];
   const saturated = admission?.saturated ?? null;
   const busy = admission === null || routed < 0;
   const full = routed >= ROUTE_BATCH;
@@ -117,7 +116,6 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
   };
   reportPass(context, request, pass, admission?.quarantined ?? 0);
   tellOfDrops(context.events, request.policy, drops);
-  tellOfMixedKeys(context, request.policy, mixed);
   return pass;
 }
 
@@ -155,25 +153,6 @@ function tellOfDrops(events: EventSink, policy: string, drops: readonly Drop[]):
     if (reason === "expired") emit(events, "dispatchPolicy:expire", { policy, partition, count });
     else emit(events, "dispatchPolicy:drop", { policy, partition, reason, count });
   }
-}
-
-function mixedKeys({ withPgClient, engine }: TickContext, name: string): Promise<MixedKeys[]> {
-  return withPgClient((client) => engine.tellMixedKeys(client, name));
-}
-
-function tellOfMixedKeys({ events, logger }: TickContext, policy: string, mixed: readonly MixedKeys[]): void {
-  for (const one of mixed) emit(events, "dispatchPolicy:mixedKeys", { policy, ...one });
-  const [first] = mixed;
-  if (!first) return;
-  const others =
-    mixed.length > 1 ? `, and so do those of ${counted(mixed.length - 1, "other partition")}` : "";
-  logger.warn(
-    `Policy "${policy}": jobs of partition ${show(first.partition)} name different keys at gate "${first.gate}": ` +
-      `${show(first.before)}, then ${show(first.after)}${others}. The waiting jobs of a partition are all charged to the key of the ` +
-      "newest one, so the gate's limit may be exceeded. Make partitionBy finer: add what the key is made of " +
-      "(logged once per partition)",
-    { policy, ...first },
-  );
 }
 
 /** One event per transition, with its numbers, and a line for whoever traces the pass. A pass without work says nothing. */
@@ -324,9 +303,9 @@ function keyedJob(policy: AnyPolicy, job: KeylessJob): KeyedJob {
       flags: job.flags ?? undefined,
       jobKey: job.job_key ?? undefined,
     });
-    const { partition, shard, context, weight, limits, cost, deadline } = resolved;
+    const { partition, lane, shard, context, weight, limits, cost, deadline } = resolved;
     const key = job.partition_key ?? partition;
-    return { id: job.staged_id, cost, deadline, partition: { key, shard, context, weight, limits } };
+    return { id: job.staged_id, cost, deadline, partition: { key, lane, shard, context, weight, limits } };
   } catch (error) {
     return { id: job.staged_id, error: storableError(error) };
   }

@@ -54,7 +54,8 @@ export function declaring({ schema, internal, rowsAsIs, rows, first }: Statement
     resolutions: (client: Queryable) =>
       rowsAsIs<{ policy: string; hash: string; after: string | null }>(
         client,
-        `select policy, definition_hash as hash, after from ${internal}.resolutions`,
+        `select p.name as policy, d.hash, d.resolved_to as after from ${internal}.definitions d
+         join ${internal}.policies p on p.id = d.policy_id where d.resolves`,
       ),
 
     /** False: somebody else goes on from this place, or another definition is in force. */

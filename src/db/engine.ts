@@ -33,7 +33,7 @@ export type {
 } from "./staging.ts";
 export type { Queryable } from "./statements.ts";
 export type { LookedPage, LostSlot, OldSnapshot } from "./sweeping.ts";
-export type { Admission, Drop, MixedKeys } from "./ticking.ts";
+export type { Admission, Drop } from "./ticking.ts";
 
 /**
  * The functions of one installation's schema, typed. Each is one statement, with hardly any computation, because

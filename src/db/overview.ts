@@ -115,14 +115,15 @@ export function overview({ schema, internal, rowsAsIs }: Statements) {
       return rows.map(({ task }) => task);
     },
 
-    /** The id that a partition has in views, also before its first job has come. */
-    partitionId: async (client: Queryable, policy: string, partition: string) => {
-      const [row] = await rowsAsIs<{ id: string }>(
+    /** The least and the greatest id that a partition and its lanes may have in views, also before its first job has come. */
+    partitionIds: async (client: Queryable, policy: string, partition: string) => {
+      const [row] = await rowsAsIs<{ ids: string[] }>(
         client,
-        `select ${internal}._partition_id(${parameters("text", "text")}) as id`,
+        `select array[${internal}._marked_id(i.mark, '0'), ${internal}._marked_id(i.mark, 'f')] as ids
+         from (select ${internal}._mark_of(${internal}._partition_id(${parameters("text", "text")})) as mark) i`,
         [policy, partition],
       );
-      return (row as { id: string }).id;
+      return (row as { ids: string[] }).ids;
     },
 
     /** The partitions that wait and have the most staged jobs, and those of the jobs that were staged first. */

@@ -33,6 +33,7 @@ export type Retry = {
 /** The partition to which a retry moves, and the limits there. */
 export interface Move {
   key: string;
+  lane: string | null;
   shard: string;
   context: object;
   weight: number;

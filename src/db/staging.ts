@@ -15,12 +15,12 @@ export interface StageBatch {
 
 export interface PartitionState {
   key: string;
+  /** See `laneOf`. */
+  lane?: string | null;
   shard: string;
   context: JsonObject;
   weight: number;
   limits: readonly ResolvedLimit[];
-  /** What an earlier job of the call says, if that names other scope keys. */
-  earlier?: { readonly context: JsonObject; readonly limits: readonly ResolvedLimit[] };
 }
 
 /** Partitions as they are sent. If several have the same limits, only the first has them; the others name its place. */

@@ -23,7 +23,7 @@ export interface Admission {
   to_route: boolean;
   /** Jobs wait whose partitions a process that has the policy works out. */
   to_key: boolean;
-  /** Drops wait for somebody who counts them and tells of them, or partitions with mixed keys. */
+  /** Events wait for somebody who reads them. */
   to_tell: boolean;
 }
 
@@ -32,16 +32,6 @@ export interface Drop {
   partition: string | null;
   reason: "max_pending" | "busy" | "expired" | "unique";
   jobs: number;
-}
-
-/** A partition whose jobs name different keys at a gate over a key of their own. */
-export interface MixedKeys {
-  partition: string;
-  gate: string;
-  /** An earlier job's key. */
-  before: string;
-  /** The newest job's key, which all that wait are charged to. */
-  after: string;
 }
 
 export interface PassRequest {
@@ -117,9 +107,5 @@ export function ticking({ internal, rows, first }: Statements) {
       );
       return { more: read.more, drops: read.drops ?? [] };
     },
-
-    /** Those of which nobody has told yet. The caller tells. */
-    tellMixedKeys: (client: Queryable, policy: string) =>
-      rows<MixedKeys>(client, `select * from ${internal}._tell_mixed_keys(${parameters("text")})`, [policy]),
   };
 }

@@ -129,9 +129,9 @@ function pageOf(
 function refreshed(policy: AnyPolicy, { context: values }: RefreshContextOptions, page: Page) {
   return page
     .filter(({ fits }) => fits)
-    .map(({ key, context, arrival_id: arrivalId }) => {
+    .map(({ id, key, context, arrival_id: arrivalId }) => {
       const merged = { ...context, ...values };
-      return { key, context: merged, arrivalId, ...resolveLimits(policy, merged) };
+      return { id, key, context: merged, arrivalId, ...resolveLimits(policy, merged) };
     });
 }
 

@@ -29,6 +29,16 @@ export function compileLimits(gates: readonly Gate[]): LimitsOf {
   return () => constant;
 }
 
+/**
+ * The lane of a job: the scope keys that its limits name, as text, each with its length: `_lane_of` in SQL. Jobs of a partition with different ones wait in lanes of
+ * their own, because each is charged to the keys that it names. Null: no gate has a key of its own.
+ */
+export function laneOf(limits: readonly ResolvedLimit[]): string | null {
+  const told = (text: string) => `${[...text].length}:${text}`;
+  const keys = limits.flatMap(({ gate, key }) => (key === undefined ? [] : told(gate) + told(key)));
+  return keys.length === 0 ? null : keys.join("");
+}
+
 function compileLimit(gate: Gate, position: number): (ctx: unknown) => ResolvedLimit {
   const { name, kind, scope, scopeKey, values, resolve } = gate;
   const head = { gate: name, kind, scope, position };

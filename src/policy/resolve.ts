@@ -14,7 +14,7 @@ import type { ContextFunction, Declaration } from "./declaration.ts";
 import { checkFlags, type JobSpecification, jobInfo } from "./job.ts";
 import { checkJsonObject, type JsonObject } from "./json.ts";
 import { keyFromPaths, keyText } from "./key.ts";
-import { compileLimits, type ResolvedLimit } from "./limits.ts";
+import { compileLimits, laneOf, type ResolvedLimit } from "./limits.ts";
 import { parsePayload } from "./payload.ts";
 
 /** Everything that a policy says about one job. It is sent to the database with the job. */
@@ -22,6 +22,8 @@ export interface ResolvedJob {
   readonly policy: string;
   readonly version: number;
   readonly partition: string;
+  /** The scope keys that it names, as text; null: no gate has a key of its own. */
+  readonly lane: string | null;
   readonly shard: string;
   readonly context: JsonObject;
   readonly weight: number;
@@ -33,7 +35,7 @@ export interface ResolvedJob {
 }
 
 /** The part of a {@link ResolvedJob} that follows from the partition's context alone. */
-export type ResolvedPartition = Pick<ResolvedJob, "limits" | "weight" | "shard">;
+export type ResolvedPartition = Pick<ResolvedJob, "limits" | "lane" | "weight" | "shard">;
 
 /** A declaration's two questions, compiled once. */
 export interface Resolver {
@@ -57,9 +59,9 @@ export function compileResolver(declaration: Declaration): Resolver {
     const parsed = schema === undefined ? stored : parsePayload(name, schema, stored, stored === payload);
     const context = contextOf(declaration, parsed, spec);
     const partition = partitionOf(context, stored);
-    const { limits, weight, shard } = ofContext(context);
+    const { limits, lane, weight, shard } = ofContext(context);
     const cost = costOf(context);
-    const resolved = { policy: name, version, partition, shard, context, weight, cost, limits };
+    const resolved = { policy: name, version, partition, lane, shard, context, weight, cost, limits };
     return deadlineOf === null ? resolved : { ...resolved, deadline: deadlineOf(context) };
   };
   return {
@@ -97,11 +99,11 @@ function compileOfContext(declaration: Declaration): (ctx: JsonObject) => Resolv
   const limitsOf = compileLimits(declaration.gates);
   const weightOf = compileNumber("weight", declaration.weight, positiveNumber);
   const shardOf = compileShard(declaration.shardBy);
-  return (ctx) => ({
-    limits: limitsOf(ctx),
-    weight: weightOf(ctx),
-    shard: shardOf(ctx),
-  });
+  const hasKeys = declaration.gates.some(({ scopeKey }) => scopeKey !== null);
+  return (ctx) => {
+    const limits = limitsOf(ctx);
+    return { limits, lane: hasKeys ? laneOf(limits) : null, weight: weightOf(ctx), shard: shardOf(ctx) };
+  };
 }
 
 function compileNumber(

@@ -3,6 +3,7 @@ import { Logger } from "graphile-worker";
 import { type Engine, makeEngine, parameter, type Queryable, type RecordedLoad } from "../db/engine.ts";
 import type { Pool } from "../db/stream-pool.ts";
 import { makePolicyUtils, type PolicyUtils } from "../host/policy-utils.ts";
+import { laneOf } from "../policy/limits.ts";
 import { definitionHash } from "../policy/policy.ts";
 import { virtualClock } from "../testing/virtual-clock.ts";
 import type { Durations } from "./durations.ts";
@@ -124,7 +125,7 @@ function makeStaging(engine: Engine, utils: PolicyUtils, { recorded, plan }: Wor
   const byStagedId = new Map<string, Ran>();
   const { name: policy, version, tasks } = recorded.definition;
   const partitions = plan.partitions.map(({ key, shard, context, weight, limits }) => ({
-    ...{ key, shard, context, weight, limits },
+    ...{ key, lane: laneOf(limits), shard, context, weight, limits },
   }));
   const stage: Stage = async (jobs) => {
     for (let begin = 0; begin < jobs.length; begin += STAGED_AT_ONCE) {

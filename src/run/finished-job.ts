@@ -204,6 +204,6 @@ function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger):
 /** Moves the retry to another partition. If that partition is new, it gets the job's limits. */
 function movedTo(partition: string, policy: AnyPolicy, job: Job): Move {
   const resolved = resolveJob(policy, job.payload, specificationOf(job));
-  const { shard, context, weight, cost, limits } = resolved;
-  return { key: partition, shard, context, weight, cost, limits };
+  const { lane, shard, context, weight, cost, limits } = resolved;
+  return { key: partition, lane, shard, context, weight, cost, limits };
 }

@@ -17,7 +17,6 @@ import { type Duration, durationSeconds } from "../duration.ts";
 import { ArgumentError, BacklogFullError, PayloadError } from "../errors.ts";
 import type { Debounce } from "../policy/debounce.ts";
 import type { GivenSpecification } from "../policy/job.ts";
-import type { ResolvedLimit } from "../policy/limits.ts";
 import {
   type AnyPolicy,
   isPolicy,
@@ -376,21 +375,22 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
   if (debounced) Object.assign(staged, { wait: debounced.waitSeconds, maxWait: debounced.maxWaitSeconds });
   if (policy) {
     const resolved = resolveJob(policy, staged.payload, { ...spec, task });
-    let place = batch.places.get(resolved.partition);
+    const lane = laneKey(resolved);
+    let place = batch.places.get(lane);
     const { partitions } = batch;
     const before = partitions[place ?? -1];
     if (place === undefined) {
       place = partitions.length;
-      batch.places.set(resolved.partition, place);
+      batch.places.set(lane, place);
     }
-    // the last job of a partition in the call has the newest context
+    // the last job of a lane in the call has the newest context
     partitions[place] = {
       key: resolved.partition,
+      ...(resolved.lane !== null && { lane: resolved.lane }),
       shard: before?.shard ?? resolved.shard,
       context: resolved.context,
       weight: resolved.weight,
       limits: resolved.limits,
-      ...(before && earlierThan(resolved.limits, before)),
     };
     staged.p = place;
     if (resolved.cost !== 1) staged.cost = resolved.cost;
@@ -401,17 +401,9 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
   batch.jobs.push(staged);
 }
 
-/** Of a partition's earlier jobs in a call, what one says that names other scope keys. */
-function earlierThan(
-  limits: readonly ResolvedLimit[],
-  before: PartitionState,
-): Pick<PartitionState, "earlier"> {
-  const { earlier, context } = before;
-  const differs = (those: readonly ResolvedLimit[]) =>
-    those.some(({ key }, place) => key !== limits[place]?.key);
-  if (differs(before.limits)) return { earlier: { context, limits: before.limits } };
-  return earlier && differs(earlier.limits) ? { earlier } : {};
-}
+/** Tells a partition's lanes apart in a call. No key has half of a surrogate pair. */
+const laneKey = ({ partition, lane }: ReturnType<typeof resolveJob>) =>
+  lane === null ? partition : `${partition}\ud800${lane}`;
 
 /** A job's own, else the policy's if nothing else says when the job is due. */
 function debounceOf(

@@ -54,11 +54,11 @@ export async function logLimits(pool: pg.Pool): Promise<void> {
     begin
       insert into public.chaos_resolved (task, version)
       select p.name, p.generation from ${nameOf("policies")} p
-      where p.name = old.policy and p.definition_hash = old.definition_hash;
+      where p.id = old.policy_id and p.definition_hash = old.hash;
       return null;
     end $$;
-    create trigger chaos_log_resolved after delete on ${nameOf("resolutions")}
-      for each row execute function chaos_log_resolved();`);
+    create trigger chaos_log_resolved after update of resolves on ${nameOf("definitions")}
+      for each row when (old.resolves and not new.resolves) execute function chaos_log_resolved();`);
 }
 
 /** Only pools that had been silent for as long as they said. A pool that is buried sooner explains nothing. */

@@ -2,6 +2,7 @@
 import type { ExecutionContext } from "ava";
 import pg from "pg";
 import { overridableFields } from "../../src/gates/index.ts";
+import { laneOf, type ResolvedLimit } from "../../src/policy/limits.ts";
 import { inside } from "./inside.ts";
 import { type LentDatabase, lentDatabase } from "./lent.ts";
 import { type Table, table, workerTable } from "./table.ts";
@@ -327,7 +328,8 @@ export class Engine {
       partitions: keys.map((key) => {
         const of = shard ?? this.#options.shardOf?.(key) ?? "default";
         const its = context ?? this.#options.contextOf?.(key) ?? {};
-        return { key, shard: of, context: its, weight, limits: limitsOf(gates, key) };
+        const limits = limitsOf(gates, key);
+        return { key, lane: laneOf(limits as ResolvedLimit[]), shard: of, context: its, weight, limits };
       }),
       jobs: partitions.map((key, n) => {
         const byDeadline = this.#options.order === "deadline" || undefined;
@@ -439,6 +441,20 @@ export class Engine {
   // biome-ignore lint/suspicious/noExplicitAny: a row of any shape
   async limiter(gate: string, key?: string): Promise<any> {
     return this.table("limiters").one({ gate, ...(key !== undefined && { scope_key: key }) });
+  }
+
+  /** Brings other limits to a partition without a job, as an operator who refreshes its context. */
+  async relimit(key: string, gates: readonly TestGate[]): Promise<void> {
+    const { id } = await this.partition(key);
+    const limits = JSON.stringify(limitsOf(gates, key));
+    await this.table("arrivals").add({
+      policy: this.policy,
+      partition_id: id,
+      key,
+      context: "{}",
+      weight: 1,
+      limits,
+    });
   }
 
   /** What happened reaches the history, groups and keys, as it does with the next tick of a loop. */

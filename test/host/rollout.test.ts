@@ -95,8 +95,8 @@ async function capsOf({ pool }: TestDatabase): Promise<number[]> {
 /** As if the limits had not been worked out by the definition in force, after this partition. */
 async function isAsBefore({ pool }: TestDatabase, after: string | null): Promise<void> {
   await table(pool, "limiters").set({ "numbers.max": 5 }, { kind: "concurrency" });
-  const { name, definition_hash } = await table(pool, "policies").one();
-  await table(pool, "resolutions").add({ policy: name, definition_hash, after });
+  const { definition_hash: hash } = await table(pool, "policies").one();
+  await table(pool, "definitions").set({ resolves: true, resolved_to: after }, { hash });
 }
 
 const DECLARER = fileURLToPath(new URL("../fixtures/crash/declarer.ts", import.meta.url));
@@ -158,8 +158,9 @@ test("a leader that has the same definition goes on as well, after a sweep", asy
 
 test("two that go on at once: each page is taken in once, and a third definition ends both", async (t) => {
   const { pool } = await world(t);
-  const resolutions = table(pool, "resolutions");
-  await resolutions.add({ policy: "p", definition_hash: "hash" });
+  const { definition_hash: hash } = await table(pool, "policies").one();
+  const definitions = table(pool, "definitions");
+  await definitions.set({ hash: "hash", resolves: true }, { hash });
   const page = (hash: string, after: string | null, last: string | null) =>
     pool.query("select dispatch_policy_internal._resolve_again('p', $1, $2, $3, '[]') as goes_on", [
       hash,
@@ -173,7 +174,7 @@ test("two that go on at once: each page is taken in once, and a third definition
     true,
   ]);
   t.true(await goesOn("hash", first, second));
-  await resolutions.set({ definition_hash: "other", after: null });
+  await definitions.set({ hash: "other", resolved_to: null });
   t.false(await goesOn("hash", second, null));
   t.true(await goesOn("other", null, null));
 });
@@ -182,7 +183,7 @@ test("limits that a job brings while a page is worked out stay", async (t) => {
   const it = await engine(t, { gates: [gate(10)] });
   await it.stage("a");
   await it.route();
-  await it.table("resolutions").add({ policy: "p", definition_hash: "hash" });
+  await it.table("definitions").set({ resolves: true });
   const page = await it.pool.query(
     "select * from dispatch_policy_internal._partitions_to_resolve('p', null, 1000)",
   );
@@ -191,14 +192,14 @@ test("limits that a job brings while a page is worked out stay", async (t) => {
   const resolve = (last: string) =>
     it.pool.query("select dispatch_policy_internal._resolve_again('p', 'hash', null, $1, $2)", [
       last,
-      JSON.stringify(partitions.map((one) => ({ ...one, arrivalId }))),
+      JSON.stringify(partitions.map((one) => ({ ...one, id, arrivalId }))),
     ]);
   await it.stage("a", { gates: [gate(1)] });
   for (const when of ["before", "after"]) {
     await resolve(id);
     await it.route();
     t.is((await it.limiter("concurrency", "a")).max, 1, `${when} the router has seen the job`);
-    await it.table("resolutions").set({ after: null });
+    await it.table("definitions").set({ resolved_to: null });
   }
 });
 

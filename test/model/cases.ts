@@ -39,7 +39,7 @@ export type Step =
       readonly weight: number;
       /** 0: the policy's numbers; 1: the later ones. */
       readonly definition: 0 | 1;
-      /** Which keyed scopes these partitions are in from now on. */
+      /** Which keys these jobs name. */
       readonly group: number;
       /** What their context has from now on; undefined: nothing. */
       readonly plan?: Plan;
@@ -367,7 +367,7 @@ const goingAtOnce: fc.Arbitrary<Step> = fc.oneof(
       )
       .map(
         ([one, partitions, delayMs, alone]): Step =>
-          ({ ...one, partitions, delayMs, weight: 1, group: 0, alone }) as Step,
+          ({ ...one, partitions, delayMs, weight: 1, alone }) as Step,
       ),
   },
   { weight: 3, arbitrary: turning },
@@ -440,6 +440,11 @@ const sharing: fc.Arbitrary<Step> = fc.oneof(
 const adding: fc.Arbitrary<Step> = fc
   .tuple(add, partition, fc.constantFrom(...([0, 0, 1] as const)))
   .map(([one, partition, definition]): Step => ({ ...one, partitions: [partition], definition }) as Step);
+/** Jobs of two partitions, which name one key or another. */
+const naming: fc.Arbitrary<Step> = fc
+  .tuple(add, fc.array(fc.constantFrom("a", "b"), { minLength: 1, maxLength: 4 }), fc.constantFrom(0, 1))
+  .map(([one, partitions, group]): Step => ({ ...one, partitions, group }) as Step);
+
 const BEFORE_KNOWN: readonly Step[] = [
   {
     ...{ do: "add", partitions: PARTITIONS, cost: 1, priority: 0, delayMs: null, weight: 1 },
@@ -476,6 +481,8 @@ export interface CaseOptions {
   readonly overlapping?: boolean;
   /** Two small caps by key overlap, and nothing else limits: so slots are often kept. Goes with `overlapping`. */
   readonly keeping?: boolean;
+  /** A gate is by key, and more jobs of a partition name different ones. */
+  readonly lanes?: boolean;
   /** An operator admits past the gates, too. */
   readonly forced?: boolean;
   /** Partitions are held more often, so that probes go and end. */
@@ -531,6 +538,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
     ...(options.passing || options.strict || options.deadlines ? [turning, turning, turning] : []),
     ...(options.turns ? Array<typeof turn>(12).fill(turn) : []),
     ...(options.atOnce ? Array<typeof goingAtOnce>(24).fill(goingAtOnce) : []),
+    ...(options.lanes ? Array<typeof naming>(6).fill(naming) : []),
     ...(options.known ? Array<typeof adding>(20).fill(adding) : []),
     ...(options.expiring ? [expiring, expiring] : []),
     ...(options.shares ? Array<typeof sharing>(6).fill(sharing) : []),
@@ -549,7 +557,9 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
       ...(options.known ? BEFORE_KNOWN : [first]),
       ...others,
     ]);
-  const all = gates.map(([some, others]) => [...some, ...others]);
+  const all = fc
+    .tuple(gates, options.lanes ? gate(["key"]).map((one) => [one]) : fc.constant<GateCase[]>([]))
+    .map(([[some, others], more]) => [...some, ...others, ...more]);
   const its =
     options.passing || options.turns
       ? settings.map((one): Settings => ({ ...one, budget: null, fairBy: "jobs" }))

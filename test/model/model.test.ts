@@ -65,11 +65,10 @@ async function check(
   parameters: fc.Parameters<[Case, Way]>,
   ways: readonly Way[] = WAYS,
 ): Promise<Outcome> {
-  const { overlapping = false } = options;
   const random = cases({ ...options, steps: STEPS });
   return fc.check(
     fc.asyncProperty(random, fc.constantFrom(...ways), async (it, way) =>
-      runCase(await targets.get(way), it, { overlapping }),
+      runCase(await targets.get(way), it),
     ),
     parameters,
   );
@@ -109,7 +108,7 @@ test.serial("so it does where jobs go in the call that adds them", async (t) => 
   const outcome = await check(it, { atOnce: true }, { numRuns: Math.ceil(CASES * 0.4), ...again() });
   t.false(outcome.failed, inFull(outcome));
   t.log(`${it.wentAtOnce()} jobs did`);
-  if (process.env.MODEL_PATH === undefined) t.true(it.wentAtOnce() > CASES * 0.1);
+  if (process.env.MODEL_PATH === undefined) t.true(it.wentAtOnce() > CASES * 0.05);
 });
 
 test.serial("so it does where passes route few arrivals", async (t) => {
@@ -193,7 +192,7 @@ for (const [index, options] of SAME_ROWS.entries())
         const steps: string[][] = [];
         seen.push(steps);
         const after = async (policy: string, now: Date) => void steps.push(await rowsOf(target, policy, now));
-        await runCase(target, one, { overlapping: false, passes: false, after });
+        await runCase(target, one, { passes: false, after });
       }
       const [small, large] = seen as [string[][], string[][]];
       for (const [step, rows] of small.entries()) {
@@ -212,6 +211,7 @@ for (const [index, options] of SAME_ROWS.entries())
   });
 
 const VARIANTS: readonly (readonly [what: string, options: CaseOptions, share: number])[] = [
+  ["jobs of a partition name different keys", { lanes: true, held: true }, 0.4],
   ["an operator admits past the gates", { forced: true }, 0.3],
   ["partitions are held and probed", { held: true }, 0.3],
   ["limits go by the context of partitions, which changes", { byContext: true }, 0.4],

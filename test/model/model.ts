@@ -4,6 +4,7 @@ import type { TestGate } from "../helpers/engine.ts";
 
 export interface Job {
   readonly id: string;
+  /** The lane of it, see {@link laneOf}. */
   readonly partition: string;
   readonly priority: number;
   /** Later, once it was postponed. */
@@ -70,6 +71,7 @@ interface Spending {
   readonly cost: number;
 }
 
+/** The lanes of a partition have all in common that stands in `COMMON`. */
 export interface Partition {
   readonly key: string;
   weight: number;
@@ -94,6 +96,8 @@ export interface Partition {
   /** Since when it has had work, and nothing of it was admitted. */
   waitsSince: number | undefined;
 }
+
+const COMMON = ["plan", "pausedUntil", "heldUntil", "probing", "probe"] as const;
 
 export interface Override {
   readonly gate: string;
@@ -172,6 +176,8 @@ export class Model {
   readonly pools = new Set<string>();
   /** As the last pass found them: an adaptive one that was idle is lower once a job of the pass is in flight. */
   #caps: ReadonlyMap<Limiter, number> = new Map();
+  /** What goes in a pass is the engine's choice: one keyed scope refuses jobs because of those which another one refuses. */
+  isChoice = false;
   /** Jobs that shadow gates would have held back, by gate. */
   readonly shadowDenied = new Map<string, number>();
   #overrides: Override[] = [];
@@ -201,21 +207,24 @@ export class Model {
     const wanted = new Map<string, { gate: TestGate; key: string; turns: boolean }>();
     for (const { partition, gates, plan } of newest.values())
       for (const gate of gates) {
-        const key = gate.keyOf(partition);
+        const key = gate.keyOf(partitionOf(partition));
         const turns = gate.scope === "partition" && this.#turns(partition, plan);
         wanted.set(limiterName(gate.name, key), { gate, key, turns });
       }
     const made = [...wanted.keys()].filter((name) => !this.limiters.has(name));
     for (const [name, { gate, key, turns }] of wanted) this.#setNumbers(name, gate, key, turns, now);
     for (const { partition: key, weight, gates, plan } of newest.values()) {
-      const partition = this.partitions.get(key) ?? newPartition(key, now);
+      const partition = this.partitions.get(key) ?? this.#newLane(key, now);
       partition.weight = weight;
       partition.plan = plan;
-      const limits = JSON.stringify(gates.map((gate) => ({ ...gate, key: gate.keyOf(key) })));
+      const scopeKeys = new Map(gates.map((gate) => [gate, gate.keyOf(partitionOf(key))]));
+      const limits = JSON.stringify(gates.map((gate) => ({ ...gate, key: scopeKeys.get(gate) })));
       if (this.partitions.has(key) && partition.limits !== limits)
         partition.limitsSince = Math.max(now, partition.admittedAt + MICROSECOND);
       partition.limits = limits;
-      partition.limiters = gates.map((gate) => this.limiters.get(limiterName(gate.name, gate.keyOf(key)))!);
+      partition.limiters = gates.map(
+        (gate) => this.limiters.get(limiterName(gate.name, scopeKeys.get(gate)!))!,
+      );
       this.partitions.set(key, partition);
       for (const note of notes)
         if (note.partition === key) partition.cheapest = Math.min(partition.cheapest, note.cheapest);
@@ -230,21 +239,55 @@ export class Model {
     this.#probesEnded = [];
     this.#settleWork(now);
     for (const partition of this.partitions.values())
-      partition.waitsSince = this.#hasWork(partition)
+      partition.waitsSince = this.#hasWork(partition.key)
         ? Math.min(partition.waitsSince ?? now, now)
         : undefined;
   }
 
+  #newLane(key: string, now: number): Partition {
+    const [other, ...others] = this.lanesOf(key);
+    const lane = newPartition(key, now);
+    if (!other) return lane;
+    lane.meanWork = other.meanWork;
+    lane.decayed = this.decayedOf(other, now);
+    if (others.length === 0) this.#tell([other], now);
+    for (const name of COMMON)
+      Object.defineProperty(lane, name, {
+        get: () => other[name],
+        set: (value: never) => {
+          other[name] = value;
+        },
+      });
+    return lane;
+  }
+
   /** Whether another context brings or ends a limit: then what its buckets gained is worked out by the one before. */
   #turns(key: string, plan: string | undefined): boolean {
-    const partition = this.partitions.get(key);
+    const partition = this.lanesOf(key)[0];
     if (!partition || partition.plan === plan) return false;
     return this.#overrides.some(
       (one) => one.plan !== undefined && (one.plan === plan || one.plan === partition.plan),
     );
   }
 
-  #hasWork({ key }: Partition): boolean {
+  lanesOf(key: string): Partition[] {
+    return [...this.partitions.values()].filter((one) => partitionOf(one.key) === partitionOf(key));
+  }
+
+  /** Where a partition has several lanes, its own limiters count over those, as ones by key do. */
+  #scopeOf({ gate, key }: Limiter): TestGate["scope"] {
+    return gate.scope === "partition" && this.lanesOf(key).length > 1 ? "key" : gate.scope;
+  }
+
+  /** Of these the lanes of a partition take turns, in the order of their next jobs: which one it is, and of how many. */
+  #turnOf(key: string, keys: readonly string[]): readonly [lane: number, lanes: number] {
+    const lanes = keys.filter((one) => partitionOf(one) === partitionOf(key));
+    const nexts = lanes.flatMap((one) => this.line(one).slice(0, 1)).sort(inLine);
+    const place = nexts.findIndex(({ partition }) => partition === key);
+    return [place < 0 ? 1 : place + 1, Math.max(nexts.length, 1)];
+  }
+
+  #hasWork(key: string): boolean {
     return [...this.staged.values()].some(({ partition }) => partition === key);
   }
 
@@ -257,11 +300,13 @@ export class Model {
   /** What ended since counts for what it took, and moves the mean a fifth of the way each. */
   #settleWork(now: number): void {
     for (const partition of this.partitions.values()) {
-      const ended = this.#worked.filter(({ job }) => job.partition === partition.key);
+      const ended = this.#worked.filter(
+        ({ job }) => partitionOf(job.partition) === partitionOf(partition.key),
+      );
       if (ended.length === 0) continue;
       const seconds = ended.reduce((sum, one) => sum + one.seconds, 0);
       const charged = ended.reduce((sum, one) => sum + one.charged, 0);
-      partition.decayed = Math.max(0, this.decayedOf(partition, now) + seconds - charged);
+      partition.decayed = Math.max(0, this.ownDecayedOf(partition, now) + seconds - charged);
       partition.decayedAt = laterMark(partition.decayedAt, now);
       const mean = seconds / ended.length;
       partition.meanWork = mean + ((partition.meanWork ?? mean) - mean) * 0.8 ** ended.length;
@@ -348,7 +393,7 @@ export class Model {
 
   /** The overrides of a limiter that somebody knows of whose clock says `now`; those that are over, too. */
   #overridesOf(limiter: Limiter, now: number): Override[] {
-    const its = limiter.gate.scope === "partition" ? this.partitions.get(limiter.key)?.plan : undefined;
+    const its = limiter.gate.scope === "partition" ? this.lanesOf(limiter.key)[0]?.plan : undefined;
     return this.#overrides.filter(
       ({ gate, key, plan, from, until, cleared }) =>
         gate === limiter.gate.name &&
@@ -431,9 +476,14 @@ export class Model {
     return jobs.filter((job) => job.sortAt === Number.NEGATIVE_INFINITY).sort(inLine)[0];
   }
 
-  /** Whether a partition waits in strict order, once what is due is in its line. */
+  /** Whether a lane waits in strict order, once what is due is in its line: for its own first job, or for another lane's. */
   waitsInOrder(key: string): boolean {
-    return this.#begunOf(key)?.due === false;
+    const nexts = this.lanesOf(key).flatMap(
+      (lane) => this.#begunOf(lane.key) ?? this.line(lane.key).slice(0, 1),
+    );
+    const [first] = nexts.sort(inLine);
+    if (this.settings.order !== "strict" || !first) return false;
+    return first.partition !== key || (first.sortAt !== undefined && !first.due);
   }
 
   /** A pass has looked at a partition that waits in order: a stop that is over is forgotten, and no more. */
@@ -469,54 +519,74 @@ export class Model {
     let candidates = keys.flatMap((key) => {
       const partition = this.partitions.get(key)!;
       return this.line(key)
-        .slice(0, Math.min(this.settings.batchSize, this.#mostOf(partition, now)))
+        .slice(0, Math.min(this.settings.batchSize, this.#mostOf(partition, now, keys)))
         .map((job, index): Candidate => {
           const virtualTime =
             index === 0 && first.has(key)
               ? Number.NEGATIVE_INFINITY
-              : this.#virtualTime(partition, index + 1, now, decayed?.get(key));
+              : this.#virtualTime(partition, index + 1, now, decayed?.get(key), keys);
           return { job, partition, virtualTime };
         });
     });
-    const end = Math.min(...keys.map((key) => this.#goesOnAt(key, now, decayed?.get(key))));
+    const end = Math.min(...keys.map((key) => this.#goesOnAt(key, keys, now, decayed?.get(key))));
     candidates = candidates.filter(({ virtualTime }) => virtualTime <= end);
     candidates.sort((a, b) => compare(a.virtualTime, b.virtualTime) || inLine(a.job, b.job));
     for (const scope of ["partition", "key", "policy"] as const) {
-      const refused = new Set(
-        [...this.limiters.values()]
-          .filter(({ gate }) => gate.scope === scope)
-          .flatMap((limiter) => this.#refusedBy(limiter, candidates, now)),
-      );
-      candidates = candidates.filter((candidate) => !refused.has(candidate));
+      const limiters = [...this.limiters.values()].filter((one) => this.#scopeOf(one) === scope);
+      const refused = limiters.map((limiter) => this.#refusedBy(limiter, candidates, now));
+      if (scope === "key")
+        this.isChoice = limiters.some((limiter, n) => {
+          const elsewhere = refused.filter((_, other) => other !== n).flat();
+          const left = candidates.filter((candidate) => !elsewhere.includes(candidate));
+          const without = this.#refusedBy(limiter, left, now);
+          return refused[n]!.some((one) => left.includes(one) && !without.includes(one));
+        });
+      candidates = candidates.filter((candidate) => !refused.flat().includes(candidate));
     }
     return candidates.slice(0, this.settings.budget ?? undefined).map(({ job }) => job);
   }
 
-  /** What partitions are claimed by, smallest first: the virtual time of the next job. By age, without a half-life. */
-  fairKey(partition: Partition, now: number): number {
-    return this.settings.halfLifeSeconds === null ? now / SECOND : this.#virtualTime(partition, 1, now);
+  /**
+   * What partitions are claimed by, smallest first: the virtual time of the next job. By age, without a half-life. A pass that
+   * has `looked` at a lane lets it follow those of its partition that go before.
+   */
+  fairKey(partition: Partition, now: number, looked: readonly string[] = []): number {
+    if (this.settings.halfLifeSeconds === null) return now / SECOND;
+    const all = this.lanesOf(partition.key).map(({ key }) => key);
+    const lanes = all.filter((one) => looked.includes(one) || this.#hasWork(one));
+    const [lane] = all.some((one) => looked.includes(one)) ? this.#turnOf(partition.key, lanes) : [1];
+    const decayed = this.decayedOf(partition, now) + (lane - 1) * this.#workOf(partition);
+    return this.#virtualTime(partition, 1, now, decayed);
   }
 
-  #virtualTime(partition: Partition, position: number, now: number, decayed?: number): number {
+  #virtualTime(
+    partition: Partition,
+    position: number,
+    now: number,
+    decayed = this.decayedOf(partition, now),
+    keys: readonly string[] = [partition.key],
+  ): number {
     if (this.settings.halfLifeSeconds === null) return 0;
     const work = this.#workOf(partition);
-    const jobs = (decayed ?? this.decayedOf(partition, now)) / work;
+    const jobs = decayed / work;
+    const [lane, lanes] = this.#turnOf(partition.key, keys);
     // a trace of old admissions counts as nothing
-    return ((jobs < 0.001 ? 0 : jobs) + position) / (partition.weight / work);
+    return ((jobs < 0.001 ? 0 : jobs) + (lane - lanes) + position * lanes) / (partition.weight / work);
   }
 
   /** By work: when it is the turn of the job that the batch leaves for the next pass, for which others wait. */
-  #goesOnAt(key: string, now: number, decayed?: number): number {
+  #goesOnAt(key: string, keys: readonly string[], now: number, decayed?: number): number {
     const { fairBy, batchSize } = this.settings;
     const partition = this.partitions.get(key)!;
-    const leaves = Math.min(this.line(key).length, this.#mostOf(partition, now)) > batchSize;
+    const leaves = Math.min(this.line(key).length, this.#mostOf(partition, now, keys)) > batchSize;
     if (fairBy !== "work" || partition.probing || !leaves) return Number.POSITIVE_INFINITY;
-    return this.#virtualTime(partition, batchSize + 1, now, decayed);
+    return this.#virtualTime(partition, batchSize + 1, now, decayed, keys);
   }
 
   /** More of a partition's jobs than this could not go even if all were its cheapest: they stand in nobody's way. */
-  #mostOf({ limiters, cheapest, probing, probe }: Partition, now: number): number {
-    if (probe !== undefined) return 0;
+  #mostOf(partition: Partition, now: number, keys: readonly string[]): number {
+    const { key, limiters, cheapest, probing, probe } = partition;
+    if (probe !== undefined || (probing && this.#turnOf(key, keys)[0] > 1)) return 0;
     const most = limiters.map((limiter) => {
       if (limiter.shadow) return Number.POSITIVE_INFINITY;
       if (limiter.gate.kind !== "throttle") return this.capOf(limiter, now) - limiter.inFlight;
@@ -558,6 +628,7 @@ export class Model {
 
   /** Admitted jobs in the order in which a pass ranks them; past the gates only their own order counts. */
   #ranked(
+    keys: readonly string[],
     admitted: readonly Job[],
     now: number,
     forced: boolean,
@@ -569,7 +640,7 @@ export class Model {
       const place = this.line(job.partition).indexOf(job);
       if (place === 0 && first?.has(job.partition)) return Number.NEGATIVE_INFINITY;
       const partition = this.partitions.get(job.partition)!;
-      return this.#virtualTime(partition, place + 1, now, decayed?.get(job.partition));
+      return this.#virtualTime(partition, place + 1, now, decayed?.get(job.partition), keys);
     };
     const timed = admitted.map((job) => ({ job, at: time(job) }));
     return timed.sort((a, b) => compare(a.at, b.at) || inLine(a.job, b.job)).map(({ job }) => job);
@@ -584,7 +655,7 @@ export class Model {
   ): void {
     const partitions = keys.map((key) => this.partitions.get(key)!);
     const touched = new Set(partitions.flatMap(({ limiters }) => limiters));
-    const inOrder = this.#ranked(admitted, now, forced, decayed, first);
+    const inOrder = this.#ranked(keys, admitted, now, forced, decayed, first);
     const shadows = new Map(
       [...touched]
         .filter(({ shadow }) => shadow)
@@ -634,6 +705,11 @@ export class Model {
       if (partition.pausedUntil <= now) partition.pausedUntil = Number.NEGATIVE_INFINITY;
       if (partition.heldUntil <= now) partition.heldUntil = Number.NEGATIVE_INFINITY;
     }
+    for (const { key } of partitions)
+      this.#tell(
+        this.lanesOf(key).filter((lane) => partitions.includes(lane) || this.#hasWork(lane.key)),
+        now,
+      );
   }
 
   /** After a pass over these: what their gates deny is due after the delay, one after the other until twice that. */
@@ -664,7 +740,7 @@ export class Model {
     const numbers = this.numbersOf(limiter, now);
     return (
       !limiter.shadow &&
-      limiter.gate.scope !== "partition" &&
+      this.#scopeOf(limiter) !== "partition" &&
       partitions.some(({ key, limiters }) => {
         const next = limiters.includes(limiter) ? this.line(key)[0] : undefined;
         if (!next) return false;
@@ -780,7 +856,19 @@ export class Model {
     }
   }
 
-  decayedOf({ decayed, decayedAt }: Partition, now: number): number {
+  /** What counts against the share of a partition. Lanes where nobody waits are told late: the one that has the most is right. */
+  decayedOf({ key }: Partition, now: number): number {
+    return Math.max(...this.lanesOf(key).map((lane) => this.ownDecayedOf(lane, now)));
+  }
+
+  #tell(lanes: readonly Partition[], now: number): void {
+    for (const lane of lanes) {
+      lane.decayed = this.decayedOf(lane, now);
+      lane.decayedAt = laterMark(lane.decayedAt, now);
+    }
+  }
+
+  ownDecayedOf({ decayed, decayedAt }: Partition, now: number): number {
     if (this.settings.halfLifeSeconds === null) return 0;
     return decayed * 0.5 ** (Math.max(now - decayedAt, 0) / SECOND / this.settings.halfLifeSeconds);
   }
@@ -796,13 +884,16 @@ export class Model {
    */
   idle(now: number, kept: ReadonlyMap<string, string> = new Map()): string[] {
     const heads = new Map<Partition, Job>();
+    const nextOf = ({ key }: Partition) => {
+      const jobs = [...this.staged.values()].filter((job) => job.partition === key).sort(inLine);
+      return this.#begunOf(key) ?? jobs.find((job) => job.due) ?? jobs.find((job) => job.runAt <= now);
+    };
     for (const partition of this.partitions.values()) {
-      const jobs = [...this.staged.values()].filter((job) => job.partition === partition.key).sort(inLine);
-      const begun = this.#begunOf(partition.key);
-      if (begun && !begun.due && begun.runAt > now) continue;
-      const next = begun ?? jobs.find((job) => job.due) ?? jobs.find((job) => job.runAt <= now);
-      if (next && !this.isStopped(partition, now) && partition.probe === undefined)
-        heads.set(partition, next);
+      const next = nextOf(partition);
+      const others = this.settings.order === "strict" ? this.lanesOf(partition.key) : [];
+      const first = others.flatMap((lane) => nextOf(lane) ?? []).sort(inLine)[0] ?? next;
+      if (!next || first !== next || (!next.due && next.runAt > now)) continue;
+      if (!this.isStopped(partition, now) && partition.probe === undefined) heads.set(partition, next);
     }
     const full = new Set<Limiter>();
     for (const [{ limiters }, next] of heads)
@@ -810,7 +901,7 @@ export class Model {
         if (
           !this.#lets(limiter, 1, next.cost, now) &&
           limiter.gate.kind === "throttle" &&
-          limiter.gate.scope !== "partition"
+          this.#scopeOf(limiter) !== "partition"
         )
           full.add(limiter);
     return [...heads]
@@ -822,6 +913,16 @@ export class Model {
       )
       .map(([{ key }]) => key);
   }
+}
+
+/** What a partition is called where its jobs name these keys. It is its own name where no gate is by key. */
+export function laneOf(partition: string, gates: readonly TestGate[]): string {
+  const keys = gates.filter(({ scope }) => scope === "key").map((gate) => gate.keyOf(partition));
+  return [partition, ...keys].join(" in ");
+}
+
+function partitionOf(lane: string): string {
+  return lane.split(" in ")[0]!;
 }
 
 export function limiterName(gate: string, key: string): string {

@@ -37,8 +37,8 @@ export const MUTANTS = {
   "weights count for nothing": {
     shownBy: 31,
     of: "_rank",
-    from: /\(p\.decayed \+ s\.pos\) \/ p\.weight/,
-    to: "(p.decayed + s.pos)",
+    from: /\(p\.decayed \+ s\.pos \* p\.lanes\) \/ p\.weight/,
+    to: "(p.decayed + s.pos * p.lanes)",
     shows: ADMITS,
   },
   "the budget is exceeded by one": {
@@ -206,7 +206,7 @@ export const MUTANTS = {
   "after a hold all jobs go at once": {
     shownBy: 72,
     of: "_offers",
-    from: /case when p\.probing then case when p\.probe_job_id is null then 1 else 0 end end/,
+    from: /case when p\.probing then case when p\.probe_job_id is null and p\.lane = 1 then 1 else 0 end end/,
     to: "null",
     held: true,
     shows: ADMITS,
@@ -358,7 +358,7 @@ export const MUTANTS = {
     shows: /tokens: the engine says/,
   },
   "a throttle returns what was paid under other limits": {
-    shownBy: 75,
+    shownBy: 483,
     of: "_settle",
     from: / or q\.limits_since > c\.since/,
     to: "",
@@ -480,7 +480,7 @@ export const MUTANTS = {
     from: /a\.limits = p\.limits/,
     to: "true",
     known: true,
-    shows: /tokens|jobs admitted/,
+    shows: /tokens|jobs admitted|learnt limit/,
   },
   "a pass routes few arrivals without a look at the numbers of limiters": {
     shownBy: 814,
@@ -528,7 +528,7 @@ export const MUTANTS = {
     from: /p_taken\[v_at\] \* coalesce\(/,
     to: "0 * coalesce(",
     atOnce: true,
-    shows: /decayed admits of/,
+    shows: /decayed admits of|fair key of/,
   },
   "a job goes at once, though no limiter has room": {
     shownBy: 14,
@@ -595,6 +595,30 @@ export const MUTANTS = {
     to: "'settled', null",
     shares: true,
     shows: /tokens: the engine says/,
+  },
+  "a partition's own limit counts over each lane by itself": {
+    shownBy: 101,
+    of: "_count_over_lanes",
+    from: /p_ids = '\{\}'/,
+    to: "true",
+    lanes: true,
+    shows: ADMITS,
+  },
+  "what a lane admits counts for that lane alone": {
+    shownBy: 2,
+    of: "_share_lanes",
+    from: /if not exists/,
+    to: "if true or not exists",
+    lanes: true,
+    shows: /decayed admits of|fair key of|jobs admitted/,
+  },
+  "each lane has a turn of its own": {
+    shownBy: 131,
+    of: "_with_lanes",
+    from: /count\(\*\) over \(partition by c\.key\)/,
+    to: "1",
+    lanes: true,
+    shows: /jobs admitted|fair key of|the first jobs of/,
   },
 } as const satisfies Record<string, Mutant>;
 

@@ -55,7 +55,7 @@ async function rows(it: Engine): Promise<object> {
       without(row, "id policy_id arrival_id version finished_per_second ending durations"),
     ),
     partitions: (await of("partitions")).map((row) =>
-      without(row, "id policy_id limiter_ids arrival_id visited created_at probe_job_id"),
+      without(row, "id lane_of policy_id limiter_ids arrival_id visited created_at probe_job_id"),
     ),
     in_flight: (await of("in_flight_jobs")).map(({ limiter_ids, ...row }) => ({
       ...without(row, "job_id staged_id policy_id partition_id admission revision"),

@@ -14,6 +14,7 @@ test("a job of a policy with nothing but partitionBy", (t) => {
     policy: "fetch",
     version: 3,
     partition: "a.example",
+    lane: null,
     shard: "default",
     context: {},
     weight: 1,
@@ -42,6 +43,7 @@ test("everything worked out from the parsed payload", (t) => {
     policy: "fetch",
     version: 0,
     partition: "h",
+    lane: "7:account4:acct",
     shard: "shard-acct",
     context: { host: "h", account: "acct", rate: 8 },
     weight: 16,
@@ -76,6 +78,7 @@ test("everything worked out from the parsed payload", (t) => {
   t.is(resolveJob(policy, { host: "h", account: "a" }, spec).cost, 3.5);
   t.deepEqual(resolveLimits(policy, { host: "h", account: "acct", rate: 8 }), {
     limits: job.limits,
+    lane: job.lane,
     weight: 16,
     shard: "shard-acct",
   });

@@ -28,8 +28,7 @@ function contextOf(steps: Partial<Record<"route" | "admit", () => Promise<unknow
     more: false,
     drops: [{ partition: "a", reason: "expired", jobs: 2 }],
   });
-  const tellMixedKeys = async () => [];
-  const engine = { route: async () => 0, admit: async () => nothing, consumeEvents, tellMixedKeys, ...steps };
+  const engine = { route: async () => 0, admit: async () => nothing, consumeEvents, ...steps };
   return {
     withPgClient: ((callback: (client: object) => unknown) => callback({})) as WithPgClient,
     engine: engine as unknown as Engine,

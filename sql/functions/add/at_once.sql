@@ -38,9 +38,9 @@ declare
   v_message text;
   v_context text;
 begin
-  select j.*, k.key as partition_key, k.context, k.weight, k.limits into v_job
+  select j.*, k.key as partition_key, k.lane, k.context, k.weight, k.limits into v_job
   from _job_records(p_jobs) j
-  left join lateral json_to_record(p_partitions -> j.p) as k (key text, context jsonb, weight float8, limits jsonb) on true;
+  left join lateral json_to_record(p_partitions -> j.p) as k (key text, lane text, context jsonb, weight float8, limits jsonb) on true;
   v_job.cost := coalesce(v_job.cost, 1);
   if v_job."jobKey" is not null or v_job."queueName" is not null or v_job.flags is not null or v_job."runAt" > v_now
     or v_job.cost not between 0 and 1e12 then   -- staged_jobs refuses it
@@ -49,7 +49,7 @@ begin
   -- one subtransaction has all of it, as in _admit
   begin
     select * into v_partition from partitions p
-    where p.id = _partition_id(p_policy, v_job.partition_key)
+    where p.id = _lane_id(p_policy, v_job.partition_key, v_job.lane)
       and p.version = p_version and p.limits = v_job.limits and p.context = v_job.context
       and p.weight = coalesce(v_job.weight, 1)
       and p.stopped_until = '-infinity' and not p.probing
@@ -70,14 +70,14 @@ begin
     if cardinality(v_limiters) < cardinality(v_partition.limiter_ids)
       or not _goes_at_once(v_policy, v_now)
       -- under strict order a job that is due later may have begun
-      or v_partition.due_at <= v_now or (v_policy.job_order = 'strict' and v_partition.due_at < 'infinity')
+      or v_partition.due_at <= v_now or (v_policy.job_order = 'strict' and (v_partition.due_at < 'infinity' or v_partition.laned))
       or v_partition.denied_until > v_now or v_job.expires_at <= v_now
       or _somebody_waits(
         v_policy.id, p_policy, v_partition.shard, v_partition.limiter_ids, v_now) then
       raise exception using errcode = 'DPOUT';
     end if;
     foreach v_limiter in array v_limiters loop   -- of a limiter that others share, the newest job says the numbers
-      continue when v_limiter.breadth not in (1, 2);
+      continue when v_limiter.breadth > 2 or (v_limiter.breadth = 0 and not v_limiter.laned);
       if exists (
         select from jsonb_array_elements(v_job.limits) g
         where g.value ->> 'gate' = v_limiter.gate and _numbers_differ(v_limiter, g.value)) then

@@ -200,6 +200,8 @@ $$;
 -- Pending jobs are those that committed transactions and this one have staged. So producers that stage at the same time may
 -- go past the bound together, by what they have not committed. In a strict policy they wait for each other instead.
 --
+-- Lanes of a partition count together once they are routed, and in a strict policy at once.
+--
 -- A job whose key is staged already takes that one's place. With unsafe_dedupe, a job whose key is anywhere changes nothing.
 -- Retries and jobs copied do not count as new: no producer could add them again. A job whose partition is not known yet
 -- counts only for the bound over all.
@@ -228,12 +230,12 @@ begin
     perform _raise_full(p_policy, v_room.full_ones, v_pending_in_all);
   end if;
   v_excess := v_pending_in_all + v_room.fresh - (p_policy).max_pending_in_all;
-  for v_full in select t.* from jsonb_to_recordset(v_room.full_ones) t (id uuid, key text, dropped int, excess int, added int)
+  for v_full in select t.* from jsonb_to_recordset(v_room.full_ones) t (ids uuid[], key text, dropped int, excess int, added int)
   loop
     v_gone := v_gone
-      + _drop_oldest(v_name, v_full.id, v_full.excess, v_keys, v_full.added);
+      + _drop_oldest(v_name, v_full.ids, v_full.excess, v_keys, v_full.added);
     if v_full.dropped > 0 then
-      perform _tell_dropped(v_name, v_full.id, v_full.key, 'max_pending', v_full.dropped);
+      perform _tell_dropped(v_name, coalesce(_newest_lane((p_policy).id, v_full.key), v_full.ids[1]), v_full.key, 'max_pending', v_full.dropped);
     end if;
   end loop;
   v_excess := v_excess - v_gone;
@@ -256,7 +258,7 @@ $$;
 --   p_pending_in_all   how many jobs are staged for the policy; null: its backlog has no bound over all of it
 --   kept               the jobs that may be staged, json; null: none
 --   full_ones          a row for each partition that has no room, or too many jobs:
---     { id, key, pending, dropped: of these jobs, not kept, over: of these, because the partition itself is full,
+--     { ids, key, pending, dropped: of these jobs, not kept, over: of these, because the partition itself is full,
 --       excess: how many of its older jobs must go, added: of these, kept }; null: none
 --   fresh              how many of the kept ones take no other's place
 create or replace function _fit(
@@ -268,13 +270,25 @@ declare
   v_max_in_all int := (p_policy).max_pending_in_all;
   v_oldest boolean := (p_policy).when_full = 'drop_oldest';
 begin
-  with part as materialized (
-    select (k.ordinality - 1)::int as p, k.key, i.id,
+  with sent as materialized (
+    select (k.ordinality - 1)::int as p, k.key, _lane_id((p_policy).name, k.key, k.lane) as id
+    from rows from (json_to_recordset(p_partitions) as (key text, lane text)) with ordinality k
+  ),
+  coming as materialized (
+    select distinct a.key, a.partition_id from arrivals a
+    where (p_policy).keyed_scopes and (p_policy).strict_pending and a.policy = (p_policy).name
+      and a.key in (select s.key from sent s)
+  ),
+  part as materialized (
+    select k.p, k.key, i.ids,
       -- There may be more than the bound, from before it was set or by an overshoot. At most 1,000 a call are dropped.
       case when v_max is not null then _pending_of(
-        i.id, case when v_oldest then v_max + 1000 else v_max end) end as pending
-    from rows from (json_to_recordset(p_partitions) as (key text)) with ordinality k
-    cross join lateral (select _partition_id((p_policy).name, k.key) as id) i
+        i.ids, case when v_oldest then v_max + 1000 else v_max end) end as pending
+    from sent k
+    cross join lateral (select case when (p_policy).keyed_scopes then array(
+        select unnest(_lanes((p_policy).name, k.key)) union select s.id from sent s where s.key = k.key
+        union select c.partition_id from coming c where c.key = k.key order by 1)
+      else array[k.id] end as ids) i
   ),
   job as materialized (
     select j.ordinality as place, j.value, (j.value ->> 'p')::int as p,
@@ -288,9 +302,9 @@ begin
   ),
   -- if the oldest are dropped, the newest are kept
   in_partition as materialized (
-    select j.*, k.id, k.key, k.pending,
-      row_number() over (partition by j.p order by case when v_oldest then -j.place else j.place end)
-        <= coalesce(case when k.id is null then null when v_oldest then v_max else v_max - k.pending end, 2147483647)
+    select j.*, k.ids, k.key, k.pending,
+      row_number() over (partition by k.key, case when k.key is null then j.p end order by case when v_oldest then -j.place else j.place end)
+        <= coalesce(case when k.key is null then null when v_oldest then v_max else v_max - k.pending end, 2147483647)
         as fits
     from job j left join part k on k.p = j.p where not j.replaces
   ),
@@ -300,10 +314,10 @@ begin
     from in_partition i
   ),
   tally as (
-    select i.id, i.key, i.pending,
+    select i.ids, i.key, i.pending,
       count(*) filter (where i.kept) as added, count(*) filter (where not i.kept) as dropped, count(*) filter (where not i.fits) as over,
       case when v_oldest then greatest(i.pending + count(*) filter (where i.kept) - v_max, 0) else 0 end as excess
-    from in_all i group by i.id, i.key, i.pending
+    from in_all i group by i.ids, i.key, i.pending
   )
   select
     (select json_agg(j.value order by j.place) from job j
@@ -328,7 +342,7 @@ $$;
 --
 --   p_batches   json array, one batch per policy (and one, with policy null, for tasks without a policy here):
 --     { "policy": text, "version": int,
---       "partitions": [{ "key", "shard", "context", "weight", "limits" }], with "like" instead of "limits" if the limits
+--       "partitions": [{ "key", "lane", "shard", "context", "weight", "limits" }], with "like" instead of "limits" if the limits
 --         are those of another partition: its place
 --       "jobs": [{ "n": place in the caller's input, "task", "p": index into partitions, "payload", "queueName",
 --                  "runAt" or "wait" (seconds), "maxAttempts", "jobKey", "priority", "flags", "cost",

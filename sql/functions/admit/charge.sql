@@ -215,6 +215,9 @@ begin
     (p_policy).id, v_partition_ids, v_left, v_verdicts, p_now,
     exists (select from unnest(p_admissions) a where a.waits_elsewhere));
   perform _mark_partitions(p_policy, v_partition_ids, v_verdicts, p_now, p_tick);
+  if (p_policy).keyed_scopes then
+    perform _share_lanes(p_policy, p_claimed, p_now);
+  end if;
   denied := (
     select coalesce(jsonb_object_agg(d.reason, d.n), '{}') from (
       select v.reason, count(*) as n from unnest(v_verdicts) v where v.reason is not null group by v.reason

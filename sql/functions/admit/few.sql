@@ -93,12 +93,14 @@ declare
   v_staged_ids bigint[] := '{}';
   v_cts tid[] := '{}';
   v_starts timestamptz[] := '{}';
-  v_owners int[] := '{}';          -- the places of their partitions
+  v_owners uuid[] := '{}';   -- their partitions
+  v_works float8[] := '{}';
   v_slots bigint[];
   v_all_slots text[] := '{}';
   v_costs float8[] := '{}';
   v_found int := 0;
   v_is_long boolean := false;
+  v_has_lanes boolean := false;
   v_bytes bigint := 0;
 begin
   denied := '{}'; waits := '{}'; full_ids := '{}'; is_timed := false;
@@ -109,7 +111,11 @@ begin
     v_partition_ids := v_partition_ids || v_line.id;
     v_limiter_ids := v_limiter_ids || v_line.limiter_ids;
     v_jobs_staged := v_jobs_staged + v_line.staged;
+    v_has_lanes := v_has_lanes or v_line.key is not null;
   end loop;
+  if v_has_lanes then
+    p_claimed := _with_lanes(p_policy, p_claimed, p_now);
+  end if;
   if not v_limiter_ids <@ v_ids then
     v_limiters := v_limiters || array(
       select l from limiters l
@@ -186,7 +192,8 @@ begin
       v_pos := v_pos + 1;
       v_job.pos := v_pos;
       v_job.vt := case when (p_policy).half_life is null then 0 when v_line.goes_first and v_pos = 1 then '-Infinity'
-        else (case when v_decayed < 0.001 then 0 else v_decayed end + v_pos) / v_line.weight end;   -- as _offers
+        else (case when v_decayed < 0.001 then 0 else v_decayed end + (v_line.lane - v_line.lanes) + v_pos * v_line.lanes)
+          / v_line.weight end;   -- as _offers
       v_job.overtakes := v_pos = 1 and _is_new(p_policy, v_line.admitted_at, p_now);
       v_jobs := v_jobs || v_job;
     end loop;
@@ -243,36 +250,22 @@ begin
       - case when v_job.overtakes then interval '900 milliseconds' else '0' end;
     v_cts := v_cts || v_job.ct;
     v_staged_ids := v_staged_ids || v_job.staged_id;
-    v_owners := v_owners || v_at;
+    v_owners := v_owners || v_line.id;
+    v_works := v_works || _work_of(p_policy, v_line.mean_work);
     v_all_slots := v_all_slots || v_slots::text;
     v_costs := v_costs || v_job.cost;
     waits := waits || _seconds(1000 * greatest(date_part('epoch', p_now) - date_part('epoch', v_job.run_at), 0));
   end loop;
 
   admitted := cardinality(v_staged_ids);
-  if (p_new).parked_job_id is not null then
-    insert into in_flight_jobs (
-      job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
-    select j.id, (p_new).id, v_admission, j.revision, (p_policy).id, (p_new).partition_id, v_slots, (p_new).cost,
-      _work_of(p_policy, v_line.mean_work), p_now
-    from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = (p_new).parked_job_id;
-    v_reason := case when not found then 'locked' end;
-  elsif (p_new).id is not null then
+  if (p_new).id is not null and (p_new).parked_job_id is null then
     v_specs := array[_spec_of(p_new, v_admission, v_starts[1])];
     v_reason := case when v_free < 1 and (p_new).task_identifier <> all (v_short_tasks) then 'long task' end;
-  elsif admitted > 0 then
+  elsif (p_new).id is null and admitted > 0 then
     if (p_policy).recorded then
       v_leaving := _leaving(v_staged_ids, p_now);
     end if;
-    for v_staged in
-      delete from staged_jobs s
-      where s.ctid = any(array(
-        select x.ctid from staged_jobs x
-        where x.ctid = any(v_cts) and x.id = any(v_staged_ids)
-          and (x.expires_at <= p_now) is not true   -- it was locked when the caller looked
-        for update skip locked))
-      returning s.*
-    loop
+    foreach v_staged in array _take_few(v_cts, v_staged_ids, p_now) loop
       v_at := array_position(v_staged_ids, v_staged.id);
       v_specs[v_at] := _spec_of(v_staged, v_admission, v_starts[v_at]);
       v_is_long := v_is_long or v_free < v_at and v_staged.task_identifier <> all (v_short_tasks);
@@ -289,14 +282,9 @@ begin
   if v_reason is not null then
     raise exception '%', v_reason using errcode = 'DPOUT';
   end if;
-  if cardinality(v_specs) > 0 then
-    insert into in_flight_jobs (
-      job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, sort_at, admitted_at)
-    select j.id, x.staged_id, v_admission, j.revision, (p_policy).id, (p_claimed[x.owner]).id, x.slots::bigint[], x.cost,
-      _work_of(p_policy, (p_claimed[x.owner]).mean_work), (p_new).sort_at, p_now
-    from :GRAPHILE_WORKER_SCHEMA.add_jobs(v_specs) j
-    join unnest(v_staged_ids, v_owners, v_all_slots, v_costs) x (staged_id, owner, slots, cost)
-      on x.staged_id = _staged_id_text(j.flags)::bigint;
+  if admitted > 0 and not _put_few_in_flight((p_policy).id, v_specs, (p_new).parked_job_id, v_staged_ids, v_owners, v_all_slots,
+    v_costs, v_works, (p_new).sort_at, v_admission, p_now) then
+    raise exception 'locked' using errcode = 'DPOUT';
   end if;
   for v_at in 1..cardinality(v_ids) loop
     v_room := v_rooms[v_at];
@@ -322,7 +310,7 @@ begin
     v_room := v_rooms[v_lacks];
     v_reason := case
       when v_lacks is not null then _lack_reason(v_room.kind, v_room.tokens, v_room.rate, coalesce(v_room.share, v_room.cap))
-      else 'batch' end;
+      when v_taken[v_at] >= (p_policy).batch_size then 'batch' else 'tick_budget' end;
     if v_room.breadth = 1 and v_room.tokens is null then
       -- one that waits for two shared scopes may have a slot reserved
       foreach v_id in array v_line.limiter_ids loop
@@ -340,6 +328,9 @@ begin
   end loop;
   v_marks := _mark_few(
     p_policy, p_claimed, v_taken, (p_new).id is null, v_heads, v_lacking, v_reasons, v_rooms, p_now);
+  if v_has_lanes then
+    perform _share_lanes(p_policy, p_claimed, p_now);
+  end if;
   is_timed := v_marks.is_timed;
   perform _write_limiters(
     v_limiters, v_rooms, v_marks.wakes, case when p_freed > 0 then cardinality(p_limiters) else 0 end, v_elsewhere, p_now);

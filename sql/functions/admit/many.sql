@@ -35,6 +35,9 @@ begin
   if cardinality(looked_at) < cardinality(p_claimed) then
     v_claimed := array(select c from unnest(p_claimed) c where (c.id in (select unnest(looked_at))) is true);
   end if;
+  if (p_policy).keyed_scopes then
+    v_claimed := _with_lanes(p_policy, v_claimed, p_now);
+  end if;
   v_candidates := case when (p_policy).enabled
     then _allocate(p_policy, v_claimed, v_limiters, p_now)
     else array(select c from _first_due(looked_at, (p_policy).batch_size, null) c) end;
@@ -132,10 +135,12 @@ begin
   ),
   part as materialized (
     select p.id, p.head_priority, p.head_run_at, p.head_id, p.weight / e.work as weight,
-      case when d.decayed < e.work / 1000 then 0 else d.decayed / e.work end as decayed,   -- as _fair_key
+      -- As _fair_key. Lanes of one partition take turns: the first job of the second has the virtual time of a second job.
+      case when d.decayed < e.work / 1000 then 0 else d.decayed / e.work end + (p.lane - p.lanes) as decayed, p.lanes,
       greatest(0, least((p_policy).batch_size,
         case when r.known < cardinality(p.limiter_ids) then 0 else r.jobs end,
-        case when p.probing then case when p.probe_job_id is null then 1 else 0 end end))::int as allow,
+        case when p.probing then case when p.probe_job_id is null and p.lane = 1 then 1 else 0 end end,
+        case when p.key is not null and (p_policy).job_order = 'strict' then 1 end))::int as allow,   -- the next may be of another lane
       (p_policy).fair_by_work and r.jobs > (p_policy).batch_size and not p.probing as goes_on,
       _is_new(p_policy, p.admitted_at, p_now) as is_new,
       p.goes_first,
@@ -164,7 +169,7 @@ begin
       case when p.allow = 0 then 0 else greatest(1, least(p.allow::float8,
         case when not p_all and (p_policy).half_life is null then t.jobs end,
         floor(v.vt * p.weight - p.decayed + 1e-6)))::int end,
-      p.bucket, p.unfilled_bucket, p.goes_on, p.is_new, p.goes_first)::offer),
+      p.bucket, p.unfilled_bucket, p.goes_on, p.is_new, p.goes_first, p.lanes)::offer),
     min(t.jobs)
   into offers, most
   from part p cross join total t cross join level v;
@@ -199,7 +204,7 @@ begin
     select s.*, p.partition_id, p.goes_on, p.is_new, p.offer, p.bucket, p.unfilled_bucket,
       case when (p_policy).half_life is null then 0
         when p.goes_first and s.pos = 1 then '-Infinity'
-        else (p.decayed + s.pos) / p.weight end as vt
+        else (p.decayed + s.pos * p.lanes) / p.weight end as vt
     from unnest(p_offers) p
     cross join lateral (
       -- numbered within each partition, in the index's order, without a sort

@@ -66,7 +66,7 @@ begin
     end if;
     select q.* into v_partition from partitions q where q.id = v_job.partition_id;
   else
-    v_partition_id := _partition_id((_policy(explain.policy)).name, explain.partition);
+    v_partition_id := _first_lane(_all_lanes((_policy(explain.policy)).name, explain.partition));
     select q.* into v_partition from partitions q where q.id = v_partition_id;
     -- before the router has made a partition, its jobs are there already
     select s.* into v_job from staged_jobs s where s.id = _head_of(v_partition_id);
@@ -88,7 +88,8 @@ begin
   end if;
   v_it := jsonb_build_object(
     'as_of', v_now, 'reason', null, 'gate', null, 'next_at', null, 'stop', null, 'gates', '[]'::jsonb, 'place', null,
-    'estimate', null, 'no_estimate', null, 'partition_id', v_partition.id, 'history', v_history) || v_it;
+    'estimate', null, 'no_estimate', null, 'partition_id', case when v_partition.laned
+      then _first_lane(_siblings(v_partition.id)) else v_partition.id end, 'history', v_history) || v_it;
   if explain.id is not null then
     v_it := v_it || jsonb_build_object('trace_id', coalesce(
       v_it ->> 'trace_id', _trace_id_of(v_job.traceparent), v_history ->> 'trace_id'));
@@ -124,7 +125,7 @@ begin
     raise exception 'dispatch_policy: explain_next: count is %, expected 1 to 50', coalesce(explain_next.count::text, 'null')
       using errcode = 'DPARG';
   end if;
-  v_partition_id := _partition_id((_policy(explain_next.policy)).name, explain_next.partition);
+  v_partition_id := _first_lane(_all_lanes((_policy(explain_next.policy)).name, explain_next.partition));
   v_head_id := _head_of(v_partition_id);
   -- each part in the order of an index: a partition may have a million jobs
   return query
@@ -301,7 +302,7 @@ returns jsonb language plpgsql stable as $$
 begin
   return (
     select coalesce(jsonb_agg(jsonb_build_object(
-      'gate', n.gate, 'kind', n.kind, 'scope', (array['partition', 'key', 'policy', 'workers'])[n.breadth + 1],
+      'gate', n.gate, 'kind', n.kind, 'scope', coalesce(d.gate ->> 'scope', (array['partition', 'key', 'policy', 'workers'])[n.breadth + 1]),
       'key', case when n.breadth < 2 then n.scope_key end,
       'limit', case
         when n.share is not null then jsonb_build_object('max', n.cap, 'share', n.share, 'pools', greatest(n.pools, 1))
@@ -341,7 +342,7 @@ begin
       select x.value as gate from jsonb_array_elements((p_policy).definition -> 'gates') x where x.value ->> 'name' = n.gate
     ) d on true
     left join overrides o on o.id = _override_id_at(
-      (p_policy).id, n.gate, n.scope_key, case when n.breadth = 0 then (p_partition).context end, p_now, p_now)
+      (p_policy).id, n.gate, n.scope_key, case when d.gate ->> 'scope' = 'partition' then (p_partition).context end, p_now, p_now)
     cross join lateral (
       -- nobody asks the gates of a policy that is switched off
       select coalesce((p_policy).enabled and _lacks_room(

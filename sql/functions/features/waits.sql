@@ -139,7 +139,7 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
       case g.scope when 'partition' then k.partition when 'key' then (   -- of these alone, by index: a join reads all
         select l.scope_key from partitions q
         join limiters l on l.id = any(q.limiter_ids) and l.gate = g.name
-        where q.id = _partition_id(i.name, k.partition) limit 1) end as key
+        where q.id = any(array(select unnest(_lanes(i.name, k.partition)))) limit 1) end as key
     from (select distinct j.partition from job j) k
     cross join gate g
     cross join it i

@@ -65,7 +65,8 @@ begin
       _sort_at_again(p.job_order, i.sort_at) as sort_at,
       p_now + _wait((f.retry).after) as run_at,
       coalesce((f.retry).priority, 0::smallint) as priority,
-      coalesce(((f.retry).move).key, q.key) as key, q.shard
+      coalesce(((f.retry).move).key, q.key) as key, q.shard, case when ((f.retry).move).key is null then i.partition_id
+        else _lane_id(p.name, ((f.retry).move).key, ((f.retry).move).lane) end as partition_id
     from unnest(p_parked, p_revisions) k (id, revision)
     join unnest(p_jobs) f on f.job = k.id
     join in_flight_jobs i on i.job_id = k.id and i.job_id = any(p_parked)
@@ -77,7 +78,7 @@ begin
     insert into staged_jobs as s (id, partition_id, task_identifier, payload, run_at,
       max_attempts, priority, cost, due, parked_job_id, parked_revision, sort_at)
     overriding system value
-    select d.staged_id, _partition_id(d.policy, d.key), (d.retry).task, '{}',
+    select d.staged_id, d.partition_id, (d.retry).task, '{}',
       d.run_at, (d.retry)."maxAttempts", d.priority, coalesce(((d.retry).move).cost, d.cost), d.run_at <= p_now, d.job,
       d.revision, d.sort_at
     from due d

@@ -97,7 +97,7 @@ $$;
 -- Adoption moves more jobs into staging than the bound allows. A new job that made up for all of them would drop a whole
 -- backlog at once, although no job of it was refused. So of adopted jobs, whose ids tell, it drops at most `p_adopted`.
 create or replace function _drop_oldest(
-  p_policy text, p_partition_id uuid, p_jobs int, p_keys text[], p_adopted int
+  p_policy text, p_partition_ids uuid[], p_jobs int, p_keys text[], p_adopted int
 ) returns int language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
 as $$
@@ -108,14 +108,14 @@ declare
 begin
   if p_jobs <= 0 then
     return 0;
-  elsif p_partition_id is not null then
+  elsif p_partition_ids is not null then
     v_ids := array(select s.id from (
       select d.id from staged_jobs d
-      where d.partition_id = p_partition_id and d.due and d.parked_job_id is null
+      where d.partition_id = any(p_partition_ids) and d.due and d.parked_job_id is null
         and (d.job_key = any(p_keys)) is not true
       union all
       select l.id from staged_jobs l
-      where l.partition_id = p_partition_id and not l.due and l.parked_job_id is null
+      where l.partition_id = any(p_partition_ids) and not l.due and l.parked_job_id is null
         and (l.job_key = any(p_keys)) is not true
     ) s order by s.id limit p_jobs);
   else

@@ -171,17 +171,11 @@ begin
   told as materialized (
     select _tell_dropped(p_policy, t.id, null, 'expired', t.jobs) from tally t
   ),
-  counted as (
-    update partitions q set
-      staged = q.staged - t.jobs,
-      -- one that a limiter has called, and that is left out
-      denied_until = case when t.jobs >= v_most then '-infinity' else q.denied_until end,
-      blocked_on = case when t.jobs < v_most then q.blocked_on end,
-      denied_reason = case when t.jobs < v_most then q.denied_reason end
-    from tally t where q.id = t.id
+  counted as materialized (   -- one that is left out, and that a limiter has called, is looked at again
+    select _lost_staged(array_agg(t.id), array_agg(t.jobs), v_most) from tally t
   )
   select coalesce(array_agg(t.id) filter (where t.jobs >= v_most), '{}') into v_left_out from tally t
-  where (select count(*) from told) >= 0;
+  where (select count(*) from told) + (select count(*) from counted) >= 0;
   perform _count_pending(p_policy, -cardinality(v_ids));
   return array(select u.id from unnest(p_partition_ids) u (id) where u.id <> all (v_left_out));
 end
@@ -194,6 +188,7 @@ create or replace function _skip_denied(p_policy text, p_partition_ids uuid[])
 returns boolean language plpgsql as $$
 declare
   v_ids bigint[] := _lock_denied(p_partition_ids);
+  v_none text;
 begin
   if v_ids = '{}' then
     return false;
@@ -208,10 +203,8 @@ begin
   told as materialized (
     select _tell_dropped(p_policy, t.id, null, 'busy', t.jobs) from tally t
   )
-  -- The partition waits no longer. Jobs that stay (locked, parked, or too many) are found when it is looked at again.
-  update partitions q set denied_until = '-infinity', blocked_on = null,
-    denied_reason = null, staged = q.staged - t.jobs
-  from tally t where q.id = t.id and (select count(*) from told) >= 0;
+  -- jobs that stay (locked, parked, or too many) are found when the partition is looked at again
+  select _lost_staged(array_agg(t.id), array_agg(t.jobs), 0) into v_none from tally t where (select count(*) from told) >= 0;
   perform _count_pending(p_policy, -cardinality(v_ids));
   return true;
 end
@@ -257,6 +250,7 @@ create or replace function _delay_denied(
 declare
   v_ids bigint[] := _lock_denied(p_partition_ids);
   v_delay float8 := (p_policy).busy_delay;
+  v_none text;
 begin
   if v_ids = '{}' then
     return false;
@@ -274,9 +268,7 @@ begin
     insert into activity (policy_id, at, delayed)
     values ((p_policy).id, p_now, cardinality(v_ids))
   )
-  update partitions q set denied_until = '-infinity', blocked_on = null,
-    denied_reason = null
-  where q.id in (select d.partition_id from delayed d);
+  select _lost_staged(array_agg(d.partition_id), array_agg(0), 0) into v_none from (select distinct d.partition_id from delayed d) d;
   return true;
 end
 $$;
@@ -316,4 +308,24 @@ $$;
 create or replace function _quarantine_for(p_failures int) returns interval
 language sql immutable as $$
   select make_interval(secs => least(power(2, least(p_failures, 12)), 3600));
+$$;
+
+-- Takes these jobs out of staging, but for parked ones.
+create or replace function _take_unparked(p_ids bigint[]) returns setof staged_jobs language plpgsql volatile as $$
+begin
+  return query delete from staged_jobs s where s.id = any(p_ids) and s.parked_job_id is null returning s.*;
+end
+$$;
+
+-- Changes staged jobs, by their ids or those of their parked rows. Null: that stays as it is.
+create or replace function _reschedule_staged(p_ids bigint[], p_run_at timestamptz, p_priority smallint, p_max_attempts smallint)
+returns setof staged_jobs language plpgsql volatile as $$
+begin
+  return query
+  update staged_jobs s set
+    run_at = case when p_run_at is null then s.run_at else _run_at(p_run_at) end, run_at_given = s.run_at_given or p_run_at is not null,
+    due = coalesce(p_run_at, s.run_at) <= clock_timestamp(), priority = coalesce(p_priority, s.priority),
+    max_attempts = coalesce(p_max_attempts, s.max_attempts), retry_at = null
+  where s.id = any(p_ids) or s.parked_job_id = any(p_ids) returning s.*;
+end
 $$;

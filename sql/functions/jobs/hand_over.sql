@@ -13,6 +13,7 @@ declare
       order by coalesce(s.retry_at, s.run_at) limit 1000
       for update skip locked
     ) x);
+  v_none text;
 begin
   if v_cts = '{}' then
     return false;
@@ -25,11 +26,7 @@ begin
   first as (
     select distinct on (d.partition_id) d.* from due d order by d.partition_id, d.priority, d.run_at, d.id
   )
-  update partitions p
-  set head_priority = f.priority, head_run_at = f.run_at, head_id = f.id
-  from first f
-  where p.id = f.partition_id
-    and (f.priority, f.run_at, f.id) < (p.head_priority, p.head_run_at, p.head_id);
+  select _lower_heads(array_agg(f.partition_id), array_agg(f.priority), array_agg(f.run_at), array_agg(f.id)) into v_none from first f;
   return true;
 end
 $$;
@@ -271,35 +268,6 @@ begin
 end
 $$;
 
--- The first due jobs of a partition whose policy has the option `order`. Those with a `sort_at` come first, by that time. The
--- others follow in the usual order. Each has its place among all candidates as priority and time. So a ranking over several
--- partitions knows no other order.
---
--- The danger: the second statement passes by all jobs that have a `sort_at`, and these may be 100,000. The cure: it runs only
--- if the first has found fewer than p_most.
-create or replace function _next_in_order(p_partition_id uuid, p_most bigint)
-returns table (ct tid, id bigint, priority smallint, run_at timestamptz, cost float8, is_plain boolean)
-language plpgsql stable rows 10 as $$
-#variable_conflict use_column
-declare
-  v_found bigint;
-begin
-  return query
-  select s.ctid, s.id, (-32768)::smallint, s.sort_at, s.cost, s.job_key is null and s.parked_job_id is null
-  from staged_jobs s
-  where s.partition_id = p_partition_id and s.due and s.sort_at is not null
-  order by s.sort_at, s.id limit p_most;
-  get diagnostics v_found = row_count;
-  if v_found < p_most then
-    return query
-    select s.ctid, s.id, s.priority, s.run_at, s.cost, s.job_key is null and s.parked_job_id is null
-    from staged_jobs s
-    where s.partition_id = p_partition_id and s.due and s.sort_at is null
-    order by s.priority, s.run_at, s.id limit p_most - v_found;
-  end if;
-end
-$$;
-
 -- Writes the admitted jobs' in-flight rows, and returns how many of each partition there are. `kept` are the jobs that keep what
 -- they had before, and pay nothing. `recounted`: how many of the jobs were in flight at a limiter already, by its id; null: none.
 --
@@ -346,19 +314,15 @@ begin
     ),
     -- the slots that it already occupies are counted again below
     uncounted as (
-      update limiters l set in_flight = l.in_flight - n.jobs
-      from (
-        select u.id, count(*)::int as jobs from moving m cross join unnest(m.limiter_ids) u (id)
-        where u.id = any(m.new_ids) group by u.id
-      ) n
-      where l.id = n.id
-      returning l.id, n.jobs
+      select u.id, count(*)::int as jobs from moving m cross join unnest(m.limiter_ids) u (id)
+      where u.id = any(m.new_ids) group by u.id
     )
     select coalesce(array_agg(h.job_id) filter (where h.moves), '{}'),
       coalesce(array_agg(h.job_id) filter (where not h.moves), '{}'),
       coalesce(array_agg(h.paid) filter (where not h.moves), '{}'),
       (select jsonb_object_agg(u.id, u.jobs) from uncounted u)
     into v_moved, v_paying, v_paid, recounted from occupied h;
+    perform _count_slots(array_agg(r.key::bigint), array_agg(-r.value::int)) from jsonb_each_text(recounted) r having count(*) > 0;
     with put as (
       insert into in_flight_jobs as f
         (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, sort_at, admitted_at)
@@ -439,4 +403,48 @@ create or replace function _keep_places(
   from unnest(p_admissions) a join unnest(p_places) p on p.staged_id = a.staged_id
   where a.admitted and f.job_id = a.job_id
     and f.job_id = any(array(select x.job_id from unnest(p_admissions) x where x.admitted));
+$$;
+
+-- Takes few jobs out of staging, by their places in the table. Those that others have locked, or that have expired, stay.
+create or replace function _take_few(p_cts tid[], p_ids bigint[], p_now timestamptz) returns staged_jobs[]
+language plpgsql volatile as $$
+declare
+  v_taken staged_jobs[];
+begin
+  with taken as (
+    delete from staged_jobs s
+    where s.ctid = any(array(
+      select x.ctid from staged_jobs x
+      where x.ctid = any(p_cts) and x.id = any(p_ids) and (x.expires_at <= p_now) is not true
+      for update skip locked))
+    returning s
+  )
+  select coalesce(array_agg(t.s), '{}') into v_taken from taken t;
+  return v_taken;
+end
+$$;
+
+-- Adds few jobs to Graphile Worker, and puts them in flight; or only the job that is there, if `p_job_id` names it. False: that is
+-- gone. The lists have the places of `p_staged_ids`. `p_slots` has the limiters of each, as text.
+create or replace function _put_few_in_flight(
+  p_policy_id int, p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_job_id bigint, p_staged_ids bigint[], p_partition_ids uuid[],
+  p_slots text[], p_costs float8[], p_works float8[], p_sort_at timestamptz, p_admission bigint, p_now timestamptz
+) returns boolean language plpgsql volatile as $$
+begin
+  if p_job_id is not null then
+    insert into in_flight_jobs (
+      job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
+    select j.id, p_staged_ids[1], p_admission, j.revision, p_policy_id, p_partition_ids[1], p_slots[1]::bigint[], p_costs[1],
+      p_works[1], p_now
+    from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id;
+  else
+    insert into in_flight_jobs (
+      job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, sort_at, admitted_at)
+    select j.id, x.staged_id, p_admission, j.revision, p_policy_id, x.partition_id, x.slots::bigint[], x.cost, x.work, p_sort_at, p_now
+    from :GRAPHILE_WORKER_SCHEMA.add_jobs(p_specs) j
+    join unnest(p_staged_ids, p_partition_ids, p_slots, p_costs, p_works) x (staged_id, partition_id, slots, cost, work)
+      on x.staged_id = _staged_id_text(j.flags)::bigint;
+  end if;
+  return found;
+end
 $$;

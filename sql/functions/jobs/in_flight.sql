@@ -87,12 +87,11 @@ $$;
 -- gates counts in flight while it runs. Called before the task runs; the job's release frees the slots. A job that
 -- replaced an admitted one, in its row and under its key, occupies that one's slots as well.
 create or replace function _occupy_slot(
-  p_policy text, p_partition_key text, p_job_id bigint, p_staged_id bigint, p_revision int, p_cost float8
+  p_partition_id uuid, p_job_id bigint, p_staged_id bigint, p_revision int, p_cost float8
 ) returns void language plpgsql as $$
 declare
-  v_partition_id uuid := _partition_id(p_policy, p_partition_key);
   v_limiter_ids bigint[] := array(
-    select l.id from unnest(_lock_limiters(_limiters_of(array[v_partition_id]))) l
+    select l.id from unnest(_lock_limiters(_limiters_of(array[p_partition_id]))) l
     where not l.by_tokens);
   v_occupied_ids bigint[];
 begin
@@ -102,14 +101,14 @@ begin
     job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, admitted_at)
   select p_job_id, p_staged_id, _admission_now(), p_revision, p.policy_id, p.id,
     array(select unnest(v_occupied_ids) union select unnest(v_limiter_ids)), p_cost, '{"cost": 0}', clock_timestamp()
-  from partitions p where p.id = v_partition_id
+  from partitions p where p.id = p_partition_id
   on conflict (job_id) do update set
     staged_id = excluded.staged_id, admission = excluded.admission, revision = excluded.revision, attempt = null,
     pool_id = null, started_at = null, missing_since = null, cancelled_at = null, cancelled_by = null, cancel_reason = null,
     policy_id = excluded.policy_id, partition_id = excluded.partition_id,
     limiter_ids = excluded.limiter_ids, cost = excluded.cost, paid = excluded.paid, admitted_at = excluded.admitted_at;
-  update limiters l set in_flight = l.in_flight + 1
-  where l.id = any(v_limiter_ids) and (l.id = any(v_occupied_ids)) is not true;
+  perform _count_slots(array_agg(u.id), array_agg(1))
+  from unnest(v_limiter_ids) u (id) where (u.id = any(v_occupied_ids)) is not true;
 end
 $$;
 
@@ -120,7 +119,7 @@ $$;
 -- new one would run for its tokens, and in spite of the hold that its failure has set. The cure: it does not inherit where
 -- tokens are paid or where its partition is stopped. There _admit_few decides.
 create or replace function _inherit_slot(
-  p_policy policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
+  p_policy policies, p_partition_id uuid, p_job_id bigint, p_staged_id bigint, p_revision int,
   p_now timestamptz
 ) returns boolean language plpgsql as $$
 begin
@@ -130,7 +129,7 @@ begin
     cancelled_at = null, cancelled_by = null, cancel_reason = null
   from partitions p
   where f.job_id = p_job_id and p.id = f.partition_id
-    and p.id = _partition_id((p_policy).name, p_key)
+    and p.id = p_partition_id
     and f.limiter_ids @> array(
       select l.id from limiters l
       where l.id = any(p.limiter_ids) and not l.by_tokens and (l.numbers).shadow is not true)
@@ -246,7 +245,7 @@ returns table (job_id bigint, revision int, runs boolean, ended boolean, cancell
   where (p_ids is null or f.job_id = any(p_ids) or f.staged_id = any(p_ids))
     and (p_policy is null or f.policy_id = (
       select p.id from policies p where p.name = p_policy))
-    and (p_partition is null or f.partition_id = _partition_id(p_policy, p_partition))
+    and (p_partition is null or f.partition_id = any(array(select unnest(_lanes(p_policy, p_partition)))))
     and _is_row_of(f.revision, f.staged_id, j.revision, j.flags);
 $$;
 
@@ -430,5 +429,119 @@ begin
     perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', jobs)::text);
   end if;
   return next;
+end
+$$;
+
+-- Lowers times of jobs that a clock left too far ahead: those of quarantined ones, and of slots that are missed. It skips locked rows.
+create or replace function _correct_job_times(p_now timestamptz) returns void language plpgsql as $$
+begin
+  update staged_jobs s set retry_at = p_now
+  where s.ctid = any(array(
+    select x.ctid from partitions q
+    cross join lateral (   -- one look at the index for each partition
+      select y.id from staged_jobs y
+      where y.partition_id = q.id and not y.due order by coalesce(y.retry_at, y.run_at) limit 1
+    ) e
+    join staged_jobs x on x.id = e.id
+    where q.due_at > p_now + interval '1 minute' and q.due_at < 'infinity' and x.retry_at < 'infinity'
+      and x.retry_at > p_now + _quarantine_for(x.failures) + interval '1 minute'
+    for update of x skip locked));
+  update keyless_jobs k set retry_at = p_now
+  where k.staged_id = any(array(
+    select x.staged_id from keyless_jobs x
+    where x.retry_at > p_now + _quarantine_for(x.failures) + interval '1 minute' and x.retry_at < 'infinity'
+    for update skip locked));
+  update in_flight_jobs f set missing_since = p_now
+  where f.job_id = any(array(
+    select x.job_id from in_flight_jobs x where x.missing_since > p_now + interval '1 second' for update skip locked));
+end
+$$;
+
+-- Deletes the in-flight row of a job, if its end is that of this admission and attempt (null: of any). Its columns are null if there
+-- is none.
+create or replace function _end_slot(p_job_id bigint, p_admission bigint, p_attempt int) returns in_flight_jobs
+language plpgsql as $$
+declare
+  v_slot in_flight_jobs;
+begin
+  delete from in_flight_jobs f
+  where f.job_id = p_job_id and _is_end_of(p_admission, p_attempt, f.admission, f.attempt)
+  returning f.* into v_slot;
+  return v_slot;
+end
+$$;
+
+-- A job that takes the place of another in its row (`p_before`; no id: of none) keeps that one's slots, beside its own.
+create or replace function _keep_slots(p_job_id bigint, p_revision int, p_before in_flight_jobs) returns void language plpgsql as $$
+begin
+  update in_flight_jobs f set
+    revision = p_revision,   -- another one may be in its row by now
+    limiter_ids = array(select unnest(f.limiter_ids) union select unnest((p_before).limiter_ids)),
+    paid = case when (p_before).job_id is not null then _paid_again(p_before, null, true) end
+  where f.job_id = p_job_id and ((p_before).job_id is not null or f.revision <> p_revision);
+end
+$$;
+
+-- What these jobs have paid by now.
+create or replace function _set_paid(p_job_ids bigint[], p_paid jsonb[]) returns void language plpgsql as $$
+begin
+  update in_flight_jobs f set paid = n.paid from unnest(p_job_ids, p_paid) n (job_id, paid)
+  where f.job_id = n.job_id and f.job_id = any(p_job_ids);
+end
+$$;
+
+-- Deletes the in-flight rows of these jobs, and counts their ends. See _free_slots, which says which rows stay: `left_ids`.
+--
+--   p_all         whether the caller needs the rows: `deleted`
+--   limiter_ids   where they occupied slots, and `slots` how many
+--   job_ids       the jobs, and `policy_ids` their policies
+create or replace function _end_slots(
+  p_jobs finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_all boolean, p_now timestamptz,
+  out left_ids bigint[], out deleted in_flight_jobs[], out limiter_ids bigint[], out slots int[], out job_ids bigint[],
+  out policy_ids int[], out is_recorded boolean
+) language plpgsql as $$   -- planned as _free_slots
+begin
+  with locked as materialized (
+    select f.job_id, f.attempt, f.admission, f.policy_id, f.limiter_ids
+    from in_flight_jobs f
+    where f.job_id = any(p_job_ids) order by f.job_id for update
+  ),
+  -- By hash, and once for each list: with "<@" each job of many partitions was compared with the limiters of all.
+  unlocked as materialized (
+    select g.limiter_ids from (select distinct h.limiter_ids from locked h) g
+    where exists (
+      select from unnest(g.limiter_ids) u (id) where (u.id in (select unnest(p_limiter_ids))) is not true)
+  ),
+  -- A job may have several ends. Those of others than it has the slot now free nothing.
+  ends as materialized (
+    select h.job_id, h.policy_id, f.ok, f.lag_ms, f.duration_ms, h.limiter_ids in (select u.limiter_ids from unlocked u) as stays
+    from locked h join unnest(p_jobs) f on f.job = h.job_id
+    where _is_end_of(f.admission, f.attempt, h.admission, h.attempt)
+  ),
+  gone as (
+    delete from in_flight_jobs f
+    -- Not by ctid: if somebody changed a row before it was locked, its new version is not visible to this statement.
+    where f.job_id = any(array(select e.job_id from ends e where not e.stays))
+    returning f.*
+  ),
+  per_limiter as (
+    select u.id, sum(g.jobs)::int as jobs
+    from (select g.limiter_ids, count(*) as jobs from gone g group by g.limiter_ids) g
+    cross join unnest(g.limiter_ids) u (id) group by u.id
+  ),
+  appended as (
+    insert into activity (policy_id, at, succeeded, failed, lags, runs)
+    select e.policy_id, p_now, count(*) filter (where e.ok), count(*) filter (where not e.ok),
+      array_agg(_seconds(e.lag_ms)), array_agg(_seconds(e.duration_ms))
+    from ends e where not e.stays and e.ok is not null
+    group by e.policy_id
+  )
+  select
+    array(select distinct e.job_id from ends e where e.stays), array(select g::in_flight_jobs from gone g where p_all),
+    l.ids, l.jobs, coalesce(g.ids, '{}'), g.policies, coalesce(g.recorded, false)
+  into left_ids, deleted, limiter_ids, slots, job_ids, policy_ids, is_recorded
+  from (select array_agg(n.id) as ids, array_agg(n.jobs) as jobs from per_limiter n) l
+  cross join (
+    select array_agg(g.job_id) as ids, array_agg(g.policy_id) as policies, bool_or(g.pool_id is not null) as recorded from gone g) g;
 end
 $$;

@@ -45,7 +45,7 @@ $$;
 
 -- Stages jobs in the partitions that JavaScript worked out for them.
 --
---   p_jobs   json array of { "id", "cost", "deadline", "partition": { "key", "shard", "context", "weight", "limits" } }. A
+--   p_jobs   json array of { "id", "cost", "deadline", "partition": { "key", "lane", "shard", "context", "weight", "limits" } }. A
 --            job whose partition cannot be worked out is { "id", "error" }: it is quarantined, and tried again later.
 create or replace function _key_jobs(p_policy text, p_version int, p_jobs json)
 returns void language sql volatile
@@ -58,7 +58,7 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   ),
   keyed as (
     update staged_jobs s set
-      partition_id = _partition_id(p_policy, j.key), cost = j.cost, error = null, failures = 0,
+      partition_id = _lane_id(p_policy, j.key, j.partition ->> 'lane'), cost = j.cost, error = null, failures = 0,
       due = s.run_at <= clock_timestamp(), sort_at = coalesce(j.deadline, s.sort_at)
     from job j where s.id = j.id and s.partition_id is null and j.error is null
     returning s.*

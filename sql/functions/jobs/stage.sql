@@ -17,9 +17,9 @@ declare
 begin
   select * into v_job from _job_records(p_jobs) j;
   select * into v_partition from json_to_record(p_partitions -> v_job.p)
-    as k (key text, shard text, context jsonb, weight float8, limits jsonb);
+    as k (key text, lane text, shard text, context jsonb, weight float8, limits jsonb);
   if v_partition.key is not null then
-    v_partition_id := _partition_id(p_policy, v_partition.key);
+    v_partition_id := _lane_id(p_policy, v_partition.key, v_partition.lane);
   end if;
   insert into staged_jobs as s (
     partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, preserve_run_at, priority, flags, cost,
@@ -109,29 +109,19 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_droppable boolean;
-  v_keyed boolean;
   v_ids regclass := pg_get_serial_sequence('staged_jobs', 'id');
 begin
-  select _is_droppable(p.when_full, p.max_pending_in_all), p.keyed_scopes
-  into v_droppable, v_keyed from policies p where p.name = p_policy;
+  select _is_droppable(p.when_full, p.max_pending_in_all) into v_droppable from policies p where p.name = p_policy;
   v_droppable := coalesce(v_droppable, false);
-  if v_keyed then   -- what an earlier job of the call says of a partition, for _mixed_keys
-    insert into arrivals (
-      policy, partition_id, key, shard, version, context, weight, limits)
-    select p_policy, _partition_id(p_policy, k.key), k.key, coalesce(k.shard, 'default'), coalesce(p_version, 0),
-      k.earlier -> 'context', k.weight, k.earlier -> 'limits'
-    from json_to_recordset(p_partitions) as k (key text, shard text, weight float8, earlier jsonb)
-    where k.earlier is not null;
-  end if;
   return query
   with sent as materialized (
     select (k.ordinality - 1)::int as p, k.*
     from rows from (json_to_recordset(p_partitions)
-      as (key text, shard text, context jsonb, weight float8, limits jsonb, "like" int)) with ordinality k
+      as (key text, lane text, shard text, context jsonb, weight float8, limits jsonb, "like" int)) with ordinality k
   ),
   partition as materialized (
     select k.p, k.key, coalesce(k.shard, 'default') as shard, k.context, k.weight, coalesce(k.limits, l.limits) as limits,
-      case when k.key is not null then _partition_id(p_policy, k.key) end as id
+      case when k.key is not null then _lane_id(p_policy, k.key, k.lane) end as id
     from sent k left join sent l on l.p = k."like"
   ),
   job as materialized (
@@ -358,7 +348,7 @@ returns setof staging language sql stable as $$
   -- if it is not routed yet, only this call knows it
   left join lateral (
     select p_partitions -> j.p ->> 'key' as key, coalesce(p_partitions -> j.p ->> 'shard', 'default') as shard
-    where _partition_id(p_policy, p_partitions -> j.p ->> 'key') = e.partition_id
+    where _lane_id(p_policy, p_partitions -> j.p ->> 'key', p_partitions -> j.p ->> 'lane') = e.partition_id
   ) k on true
   where _has_task(p_policy, e.task)
   union all

@@ -57,7 +57,8 @@ begin
           and (_staged_id_of(j.flags) = k.staged_id) is not true limit 1) is null);
   if cardinality(v_dropped) > 0 then
     perform _tell_dropped((p_policy).name,
-      case when d.partition is not null then _partition_id((p_policy).name, d.partition) end, d.partition, 'unique', count(*))
+      case when d.partition is not null then coalesce(
+        _newest_lane((p_policy).id, d.partition), _partition_id((p_policy).name, d.partition)) end, d.partition, 'unique', count(*))
     from unnest(v_dropped) d group by d.partition;
     perform _notify((p_policy).name);
   end if;

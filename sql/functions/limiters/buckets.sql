@@ -99,3 +99,13 @@ begin
     end using errcode = 'DPARG';
 end
 $$;
+
+-- A throttle that its caller has locked has these tokens now, and this is what its window remembers; null: it has none.
+create or replace function _set_tokens(p_id bigint, p_tokens float8, p_spent spending[], p_at timestamptz) returns void
+language plpgsql as $$
+begin
+  update limiters l
+  set tokens = p_tokens, spent = coalesce(p_spent, l.spent), refilled_at = _throttle_filled_at(l.refilled_at, p_at)
+  where l.id = p_id;
+end
+$$;

@@ -223,3 +223,13 @@ begin
   where l.id = (p_policy).ahead_limiter_id and s.alike;
 end
 $$;
+
+-- Says when passes look at the waiters of a limiter, which the caller has locked. Null: when somebody says so.
+--
+--   p_pools   how many worker pools its cap goes by, as who waits knows it; null: by none
+create or replace function _look_at_waiters(p_id bigint, p_wake_at timestamptz, p_pools int) returns void language plpgsql as $$
+begin
+  update limiters l set wake_at = p_wake_at, fewest_pools = p_pools
+  where l.id = p_id and (l.wake_at is distinct from p_wake_at or l.fewest_pools is distinct from p_pools);
+end
+$$;

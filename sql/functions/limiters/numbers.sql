@@ -80,6 +80,32 @@ begin
 end
 $$;
 
+-- Makes a policy's ahead bound. Returns its id; null: it is there.
+create or replace function _make_ahead(p_policy_id int) returns bigint language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  insert into limiters (policy_id, gate, scope_key, kind, breadth, position)
+  values (p_policy_id, 'ahead', '', 'ahead', 3, 32767) on conflict (policy_id, gate, scope_key) do nothing
+  returning id into v_id;
+  return v_id;
+end
+$$;
+
+-- Of these limiters those over one partition count over its lanes from now on. It waits for locked ones.
+create or replace function _count_over_lanes(p_ids bigint[]) returns void language plpgsql as $$
+declare
+  v_ids bigint[];
+begin
+  if p_ids = '{}' then
+    return;
+  end if;
+  v_ids := array(
+    select l.id from limiters l where l.id = any(p_ids) and l.breadth = 0 and not l.laned order by l.id for no key update);
+  update limiters l set laned = true where l.id = any(v_ids);
+end
+$$;
+
 -- The numbers of a gate, if a pass can reckon with them. Others would fail each pass of the policy: so they fail the arrival that
 -- brings them, and no other. It is no CHECK of `limiters`: PostgreSQL parses those anew for each statement that writes a row,
 -- and of what a freed slot cost, a tenth went there.

@@ -24,8 +24,7 @@ create or replace function _override_now(
       where y.context_pair = u.pair offset 0   -- planned by itself: else it read all of them for each limiter
     ) x
     where limiter.breadth = 0 and x.gate = limiter.gate and q.context @> x.context
-      and q.id = _partition_id(
-        (select p.name from policies p where p.id = p_policy_id), limiter.scope_key)
+      and q.id = _newest_lane(p_policy_id, limiter.scope_key)
       and exists (
         select from overrides y
         where y.policy_id = p_policy_id and y.context_pair is not null)
@@ -141,7 +140,7 @@ begin
     union all
     select o.id, l.id from limiters l
     join partitions q
-      on q.id = _partition_id((p_policy).name, l.scope_key)
+      on q.id = _newest_lane((p_policy).id, l.scope_key)
     cross join unnest(_pairs_of(q.context)) u (pair)
     cross join lateral (
       select x.id, x.gate, x.context from overrides x
@@ -213,7 +212,7 @@ begin
       select count(*) from limiters l
       where l.policy_id = p_policy_id and l.gate = p_gate and (p_key is null or l.scope_key = p_key))
     else (
-      select count(*) from partitions q
+      select count(distinct q.key) from partitions q
       where q.policy_id = p_policy_id and q.arrival_id > 0 and q.context @> p_where) end;
 end
 $$;

@@ -65,7 +65,7 @@ create or replace function _room_of(
         when x.cap is null then 2147483647
         else greatest(x.cap - greatest(x.in_flight + x.ending, 0), 0) end as slots_now
     from (
-      select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight, l.admitted, l.by_tokens,
+      select l.id, l.gate, l.kind, case when l.laned then 1 else l.breadth end as breadth, l.position, l.scope_key, l.in_flight, l.admitted, l.by_tokens,
         case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
         case when l.by_tokens and not _is_window(l.numbers) and p_turned_at > l.refilled_at
           then _throttle_brought_to(l, p_now, _context_of(l)) end as brought,
@@ -297,7 +297,7 @@ begin
   end if;
   v_room.id := (p_limiter).id;
   v_room.kind := (p_limiter).kind;
-  v_room.breadth := (p_limiter).breadth;
+  v_room.breadth := case when (p_limiter).laned then 1 else (p_limiter).breadth end;
   v_room.admitted := (p_limiter).admitted;
   if (p_limiter).by_tokens then
     v_room.rate := ((p_limiter).numbers).rate;

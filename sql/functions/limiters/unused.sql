@@ -55,6 +55,14 @@ begin
 end
 $$;
 
+-- Deletes these limiters, which the caller has locked, with their freed rows: those would be read for ever.
+create or replace function _drop_limiters(p_ids bigint[]) returns void language plpgsql as $$
+begin
+  delete from limiters l where l.id = any(p_ids);
+  delete from freed f where f.limiter_id = any(p_ids);
+end
+$$;
+
 -- Whether a limiter may be deleted: if it is made again, it has no more than if it had stayed. A limiter that has learnt,
 -- and a bucket that code outside jobs may take from, stay as long as an unused partition.
 create or replace function _is_unused(

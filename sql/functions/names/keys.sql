@@ -54,6 +54,86 @@ $$;
 create or replace function _partition_id(policy text, key text) returns uuid
 language sql immutable return md5(length(policy)::text || ':' || policy || key)::uuid;   -- without ::text it would not be inlined
 
+-- The id of the row in which a job waits: its partition's, or that of its lane. Jobs of a partition that name different keys at
+-- gates over a key of their own wait in lanes, because each is charged to the keys that it names. `lane` has these keys, see
+-- _lane_of and laneOf in src/policy/limits.ts; null: no gate has such a key.
+--
+-- The ids of all lanes begin with the mark of their partition. So they are found by it, without another index, and a failed job's
+-- flag tells its partition when the lane is gone.
+create or replace function _lane_id(policy text, key text, lane text) returns uuid language sql immutable return
+  case when lane is null then md5(length(policy)::text || ':' || policy || key)::uuid   -- as _partition_id, which would not be inlined
+  else (left(md5(length(policy)::text || ':' || policy || key), 8) || right(md5(length(key)::text || ':' || key || lane), 24))::uuid end;
+
+-- The keys of these limits that are their own, each with its gate and lengths, as text; null: there is none.
+create or replace function _lane_of(limits jsonb) returns text language sql immutable as $$
+  select string_agg(format('%s:%s%s:%s', length(g.value ->> 'gate'), g.value ->> 'gate', length(g.value ->> 'key'), g.value ->> 'key'),
+    '' order by (g.value ->> 'position')::int)
+  from jsonb_array_elements(limits) g where g.value ? 'key';
+$$;
+
+-- The rows of a partition, by any of them. As an expression of the caller's query, PostgreSQL inlines it.
+create or replace function _lanes_beside(p partitions) returns setof partitions language sql stable rows 1 as $$
+  select s.* from partitions s
+  where s.id between _marked_id(_mark_of((p).id), '0') and _marked_id(_mark_of((p).id), 'f')
+    and s.policy_id = (p).policy_id and s.key = (p).key;
+$$;
+
+-- The ids of the rows of the partition to which a row belongs, in one order for all of them. One that does not exist is alone.
+create or replace function _siblings(p_id uuid) returns uuid[] language plpgsql stable
+set enable_nestloop = on as $$   -- the router's plans have none
+begin
+  return coalesce((
+    select array_agg(s.id order by s.id) from partitions q cross join lateral _lanes_beside(q) s
+    where q.id = p_id and q.laned), array[p_id]);
+end
+$$;
+
+-- The ids that the rows of a partition may have: that which policy and key give, and those of its lanes. _all_lanes has those as
+-- well that the router has not made yet.
+create or replace function _lanes(p_policy text, p_key text) returns uuid[] language plpgsql stable as $$
+declare
+  v_id uuid := _partition_id(p_policy, p_key);
+  v_mark text := _mark_of(v_id);
+begin
+  return v_id || array(
+    select q.id from partitions q
+    where q.policy_id = (select p.id from policies p where p.name = p_policy) and q.id between _marked_id(v_mark, '0') and _marked_id(v_mark, 'f') and q.id <> v_id and q.key = p_key);
+end
+$$;
+
+create or replace function _all_lanes(p_policy text, p_key text) returns uuid[] language plpgsql stable
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+begin
+  return array(
+    select unnest(_lanes(p_policy, p_key))
+    union
+    select a.partition_id from arrivals a
+    where a.policy = p_policy and a.key = p_key and exists (
+      select from policies p where p.name = p_policy and p.keyed_scopes));
+end
+$$;
+
+-- The row of a partition whose context and limits are the newest; null: it has none.
+create or replace function _newest_lane(p_policy_id int, p_key text) returns uuid language plpgsql stable as $$
+declare
+  v_ids uuid[] := _lanes((select p.name from policies p where p.id = p_policy_id), p_key);
+begin
+  return (select q.id from partitions q where q.id = any(v_ids) order by q.version desc, q.arrival_id desc, q.id limit 1);
+end
+$$;
+
+-- Of the rows of a partition the one that goes next: one with a due job if there is one, by when it may be claimed and by its next
+-- job. Before the router has made any, it is one with a job.
+create or replace function _first_lane(p_ids uuid[]) returns uuid language plpgsql stable as $$
+begin
+  return (
+    select u.id from unnest(p_ids) u (id)
+    left join partitions q on q.id = u.id
+    order by q.due_at <= clock_timestamp() desc nulls last, q.staged > 0 desc nulls last, q.eligible_at, q.head_priority, q.head_run_at,
+      q.head_id, exists (select from staged_jobs s where s.partition_id = u.id and (s.due or not s.due)) desc, u.id limit 1);
+end
+$$;
+
 -- The partition key at the dotted paths of a definition: bare for one path, a json array of texts for several. Null if the
 -- definition's partitionBy is a function.
 create or replace function _path_key(p_definition jsonb, p_payload json, p_task text)
@@ -129,9 +209,7 @@ create or replace function _scope_key(scope text, own_key text, partition_key te
 $$;
 
 -- The mark of a partition, which the flags of its jobs carry: see _ticket.
-create or replace function _mark_of(partition_id uuid) returns text language sql stable as $$
-  select left(partition_id::text, 8);
-$$;
+create or replace function _mark_of(partition_id uuid) returns text language sql immutable return left(partition_id::text, 8);
 
 -- The least partition id with this mark, if the digit is 0, and the greatest, if it is f; null: it is no mark. With both, the
 -- planner finds the partitions by their ids. It has no `set search_path`, as _shown_reason.
@@ -150,7 +228,7 @@ $$;
 -- limiter counts over more than a partition, or no job of the partition has come.
 create or replace function _context_of(limiter limiters) returns jsonb language sql stable as $$
   select q.context from policies p
-  join partitions q on q.id = _partition_id(p.name, limiter.scope_key)
+  join partitions q on q.id = _newest_lane(p.id, limiter.scope_key)
   where p.id = limiter.policy_id and limiter.breadth = 0
     and exists (select from overrides o where o.policy_id = limiter.policy_id and o.context_pair is not null);
 $$;

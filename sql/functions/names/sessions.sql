@@ -70,13 +70,13 @@ begin
   end if;
   with wanted as materialized (select distinct u.id from unnest(p_partition_ids) u (id)),
   found as materialized (
-    select q.id, q.staged as jobs, q.arrival_id > 0 as is_known from partitions q
+    select q.key, q.staged as jobs, q.arrival_id > 0 as is_known from partitions q
     where q.id in (select w.id from wanted w)
     union all
-    select a.partition_id, a.jobs, a.limits is not null from arrivals a
+    select a.key, a.jobs, a.limits is not null from arrivals a
     where a.policy = p_policy and a.partition_id in (select w.id from wanted w)
   )
-  select count(distinct f.id) filter (where f.is_known), coalesce(sum(f.jobs), 0), (
+  select count(distinct f.key) filter (where f.is_known), coalesce(sum(f.jobs), 0), (
       select count(*) from in_flight_jobs i where i.partition_id in (select w.id from wanted w))
   into partitions, staged, in_flight from found f;
 end

@@ -89,7 +89,8 @@ begin
   return array(
     select row(p.id, p.limits, p.arrival_id, p.version, p.weight, p.head_priority, p.head_run_at, p.head_id, p.due_at,
       p.ready, p.blocked_on, p.denied_until, p.denied_reason,
-      _decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now)
+      case when p.laned then _share_of_lanes(p, (p_policy).half_life, p_now)
+        else _decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) end
     )::known
     from partitions p
     where p.id = any(p_partition_ids) order by p.id for no key update skip locked);
@@ -108,12 +109,21 @@ as $$                                       -- as _allocate: 1,000 arrivals were
 declare
   v_news news[] := _arrivals_by_partition(p_arrivals);
   v_made record;
+  v_lanes uuid[];
 begin
   v_made := _make_limiters((p_policy).id, v_news, p_known, p_now);
   made_gates := v_made.made_gates; made_keys := v_made.made_keys;
   perform _update_partitions(p_policy, v_news, p_known, v_made.limiters, p_now);
+  if (p_policy).keyed_scopes then
+    v_lanes := array(
+      select n.partition_id from unnest(v_news) n
+      where (n.partition_id in (select k.id from unnest(p_known) k)) is not true or n.pause is not null);
+  end if;
   if not exists (
     select from unnest(v_news) n where (n.partition_id in (select k.id from unnest(p_known) k)) is not true) then
+    if v_lanes <> '{}' then
+      perform _join_lanes(p_policy, v_lanes, p_now);
+    end if;
     return;
   end if;
   insert into partitions (
@@ -133,6 +143,9 @@ begin
   from unnest(v_news) n
   left join unnest(v_made.limiters) i on i.partition_id = n.partition_id
   where (n.partition_id in (select k.id from unnest(p_known) k)) is not true;
+  if v_lanes <> '{}' then
+    perform _join_lanes(p_policy, v_lanes, p_now);
+  end if;
 end
 $$;
 
@@ -152,7 +165,7 @@ begin
     join unnest(p_known) k on k.id = n.partition_id
     cross join lateral (
       select x.id from limiters x
-      where x.id = k.blocked_on and x.by_tokens and x.breadth > 0 limit 1
+      where x.id = k.blocked_on and x.by_tokens and (x.breadth > 0 or x.laned) limit 1
     ) l
     where n.head_changed;
   end if;
@@ -232,17 +245,19 @@ create or replace function _route_outcomes(
   p_now timestamptz
 ) returns void language sql volatile as $$
   with outcome as materialized (
-    select a.partition_id, sum((a.outcome ->> 'failures')::int) as failures,
+    select l.ids, sum((a.outcome ->> 'failures')::int) as failures,
       max((a.outcome ->> 'probe')::bigint) as probe, bool_or((a.outcome ->> 'passed')::boolean) as passed
-    from unnest(p_arrivals) a where a.outcome ? 'failures' group by a.partition_id
+    from unnest(p_arrivals) a cross join lateral _concerned_lanes(p_policy, a.partition_id) l (ids)
+    where a.outcome ? 'failures' group by l.ids
   ),
   verdict as materialized (
     select q.id, e.ended, coalesce(e.ended and o.passed, false) as passed, c.since, c.failures,
       coalesce((p_policy).breaker_failures <= c.failures or (e.ended and not o.passed), false)
         and (p_policy).breaker_failures is not null as opens
     from outcome o
-    join partitions q on q.id = o.partition_id
-    cross join lateral (select coalesce(q.probe_job_id = o.probe, false) as ended) e
+    join partitions q on q.id = any(o.ids)
+    cross join lateral (
+      select coalesce(bool_or(s.probe_job_id = o.probe), false) as ended from partitions s where s.id = any(o.ids)) e
     cross join lateral (
       select case when s.fresh then p_now else q.failures_since end as since,
         case when s.fresh then o.failures else q.failures + o.failures end as failures
@@ -279,9 +294,10 @@ create or replace function _route_work(
   p_now timestamptz
 ) returns void language sql volatile as $$
   with outcome as materialized (
-    select a.partition_id, sum((a.outcome ->> 'work')::float8) as work, sum((a.outcome ->> 'ended')::int) as ended,
+    select l.ids, sum((a.outcome ->> 'work')::float8) as work, sum((a.outcome ->> 'ended')::int) as ended,
       sum((a.outcome ->> 'worked')::float8) as worked
-    from unnest(p_arrivals) a where a.outcome ? 'work' group by a.partition_id
+    from unnest(p_arrivals) a cross join lateral _concerned_lanes(p_policy, a.partition_id) l (ids)
+    where a.outcome ? 'work' group by l.ids
   ),
   settled as materialized (
     select q.id, greatest(0, o.work
@@ -289,7 +305,7 @@ create or replace function _route_work(
       case when o.ended > 0 then
         o.worked / o.ended + coalesce(q.mean_work - o.worked / o.ended, 0) * power(0.8, least(o.ended, 100))
       else q.mean_work end as mean_work
-    from outcome o join partitions q on q.id = o.partition_id
+    from outcome o join partitions q on q.id = any(o.ids)
   )
   update partitions q set
     decayed_admits = s.decayed,
@@ -327,52 +343,5 @@ begin
         where x.policy_id = (p_policy).id and x.context_pair = u.pair offset 0   -- as in _override_now
       ) o
       where (q.context @> o.context) <> (n.context @> o.context)));
-end
-$$;
-
--- Partitions whose jobs name different keys at a gate over a key of their own. The waiting jobs of a partition are charged to
--- the keys of its newest one, so such a gate is not strict: this finds it out before the arrivals are applied. Only what jobs
--- bring by one definition counts. An operator who refreshes a context, and a new definition, change keys on purpose.
---
--- Returns { <partition id>: { "gate", "before", "after" } }. Null: there is none.
-create or replace function _mixed_keys(
-  p_policy policies, p_arrivals arrivals[],
-  p_known known[]
-) returns jsonb language plpgsql stable
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _route_limits
-begin
-  return (
-    with brought as materialized (
-      select a.partition_id, a.id, a.version, a.context, a.limits from unnest(p_arrivals) a
-      where a.limits is not null and a.shard is not null   -- a refreshed context has no shard
-    ),
-    newest as materialized (
-      select distinct on (b.partition_id) b.* from brought b order by b.partition_id, b.version desc, b.id desc
-    ),
-    other as (
-      select b.partition_id, b.version, b.context, b.limits from brought b
-      union all
-      select q.id, q.version, q.context, q.limits
-      from partitions q
-      join definitions d on d.policy_id = q.policy_id and d.hash = (p_policy).definition_hash
-      where q.id = any(array(
-          select k.id from unnest(p_known) k join newest n on n.partition_id = k.id and n.limits <> k.limits))
-        and greatest(q.created_at, q.limits_since) >= d.in_force_at
-        and (q.staged > 0 or exists (
-          select from in_flight_jobs f where f.partition_id = q.id))
-    )
-    select jsonb_object_agg(m.partition_id, jsonb_build_object('gate', m.gate, 'before', m.before, 'after', m.after))
-    from (
-      select distinct on (n.partition_id) n.partition_id, b.value ->> 'gate' as gate, b.value ->> 'key' as before,
-        a.value ->> 'key' as after
-      from newest n
-      -- of one definition, the same context gives the same keys
-      join other o on o.partition_id = n.partition_id and o.version = n.version and o.limits <> n.limits
-        and o.context <> n.context
-      cross join lateral jsonb_array_elements(o.limits) b
-      join lateral jsonb_array_elements(n.limits) a on a.value ->> 'gate' = b.value ->> 'gate'
-      where a.value ->> 'key' <> b.value ->> 'key'
-      order by n.partition_id
-    ) m);
 end
 $$;

@@ -11,9 +11,12 @@ create or replace function _stop_partition(
 declare
   v_policy policies := _policy(p_policy);
   v_id uuid := _partition_id(p_policy, p_partition);
-  v_limiter_ids bigint[];
+  v_ids uuid[];
 begin
   perform _check_key(p_partition);
+  -- the router locks a partition's rows before it adds a lane, so what it adds is seen once they are locked here
+  perform from partitions q where q.id = any(_lanes(p_policy, p_partition)) order by q.id for no key update;
+  v_ids := _lanes(p_policy, p_partition);
   update partitions q set
     paused_until = coalesce(p_paused_until, q.paused_until), held_until = greatest(q.held_until, p_held_until),
     probing = q.probing or p_held_until is not null, denied_until = '-infinity', blocked_on = null, denied_reason = null,
@@ -24,8 +27,9 @@ begin
     stop_reason = case
       when _tells_of_stop(q.held_until, q.paused_until, p_held_until, clock_timestamp())
       then p_reason else q.stop_reason end
-  where q.id = v_id returning q.limiter_ids, (q.arrival_id > 0)::int into v_limiter_ids, matched;
-  if not found then
+  where q.id = any(v_ids);
+  select max((q.arrival_id > 0)::int) into matched from partitions q where q.id = any(v_ids);
+  if matched is null then
     insert into arrivals (policy, partition_id, key, pause)
     values (p_policy, v_id, p_partition, jsonb_build_object(
       'until', p_paused_until, 'held', p_held_until, 'by', coalesce(p_by, session_user), 'reason', p_reason));
@@ -33,14 +37,48 @@ begin
   if matched is distinct from 1 then   -- a job may have come that the router has not seen
     matched := exists (
       select from arrivals a
-      where a.policy = p_policy and a.partition_id = v_id and a.limits is not null)::int;
+      where a.policy = p_policy and a.partition_id = any(_all_lanes(p_policy, p_partition)) and a.limits is not null)::int;
   end if;
   changed := matched;
-  perform _tell_stop(v_policy.id, v_id, case when p_held_until is null then 'paused' else 'held' end,
-    coalesce(p_held_until, p_paused_until), clock_timestamp());
+  perform _tell_stop(v_policy.id, u.id, case when p_held_until is null then 'paused' else 'held' end,
+    coalesce(p_held_until, p_paused_until), clock_timestamp()) from unnest(v_ids) u (id);
   stored := matched = 0;
-  perform _leave_lines(v_policy.id, v_id, v_limiter_ids);
+  perform _leave_lines(v_policy.id, q.id, q.limiter_ids) from partitions q where q.id = any(v_ids);
   perform _notify(p_policy);
+end
+$$;
+
+-- Ends the stops of one partition, and the probe after a hold.
+create or replace function _resume_partition(p_policy text, p_key text, out matched int, out changed int) language plpgsql as $$
+declare
+  v_policy policies := _policy(p_policy);
+  v_ids uuid[] := _lanes(p_policy, p_key);
+  v_unrouted int;
+begin
+  perform from partitions q where q.id = any(v_ids) order by q.id for no key update;
+  v_ids := _lanes(p_policy, p_key);
+  -- The partition may not exist yet, and its pause may be an arrival. If a router has it locked, this waits for the
+  -- router, which never waits for this: it skips arrivals that are locked.
+  delete from arrivals a where a.policy = p_policy and a.pause is not null and a.partition_id = any(v_ids);
+  get diagnostics v_unrouted = row_count;
+  v_ids := _lanes(p_policy, p_key);   -- it may exist by now, and be paused
+  perform from partitions q where q.id = any(v_ids) order by q.id for no key update;
+  with target as materialized (
+    select q.id, q.key, q.stopped_until > '-infinity' or q.probing as stopped from partitions q where q.id = any(v_ids)
+  ),
+  resumed as (
+    update partitions q set
+      paused_until = '-infinity', held_until = '-infinity', breaker_until = '-infinity',
+      stopped_by = null, stop_reason = null, breaker_reason = null,
+      denied_until = case when q.probe_job_id is null then q.denied_until else '-infinity' end,
+      denied_reason = case when q.probe_job_id is null then q.denied_reason end,
+      probing = false, probe_job_id = null, failures = 0, failures_since = null
+    from target t where q.id = t.id and t.stopped returning q.key
+  )
+  select (select count(distinct t.key) from target t) + v_unrouted, (select count(distinct r.key) from resumed r) + v_unrouted
+  into matched, changed;
+  perform _tell_stop(v_policy.id, u.id, k.reason, '-infinity', clock_timestamp())
+  from unnest(v_ids) u (id) cross join (values ('paused'), ('held'), ('breaker_open')) k (reason);
 end
 $$;
 
@@ -50,7 +88,7 @@ create or replace function _leave_lines(p_policy_id int, p_partition_id uuid, p_
 returns void language sql volatile as $$
   insert into freed (policy_id, limiter_id)
   select p_policy_id, l.id from limiters l
-  where l.id = any(p_limiter_ids) and (l.reserved_for = p_partition_id or (l.by_tokens and l.breadth > 0));
+  where l.id = any(p_limiter_ids) and (l.reserved_for = p_partition_id or (l.by_tokens and (l.breadth > 0 or l.laned)));
 $$;
 
 -- Wakes all partitions of a policy that is switched off: it has no limits to wait for.
@@ -86,7 +124,7 @@ begin
   v_limiter_ids := array(
     select x.id from limiters x
     where x.policy_id = (p_policy).id and x.wake_at is not null for no key update skip locked);
-  update limiters l set wake_at = null
+  perform _look_at_waiters(l.id, null, l.fewest_pools) from limiters l
   where l.id = any(v_limiter_ids) and (
     select true from partitions q where q.blocked_on = l.id limit 1) is null;
   if v_shards is not null then

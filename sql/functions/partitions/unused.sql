@@ -38,22 +38,52 @@ begin
     select l.id from limiters l
     where l.id = any(array(
         select unnest(q.limiter_ids) from partitions q where q.id = any(v_ids)))
-      and l.breadth = 0
+      and l.breadth = 0 and not l.laned
     order by l.id for update);
   v_ids := array(
     select q.id from partitions q
     where q.id = any(v_ids) and not exists (
       select from limiters l
-      where l.id = any(q.limiter_ids) and l.breadth = 0
+      where l.id = any(q.limiter_ids) and l.breadth = 0 and not l.laned
         and not _is_unused(l, p_now, p_inactive_after, l.policy_id = any(v_overridden_ids))));
-  delete from limiters l
-  where l.breadth = 0 and l.id = any(array(
-    select unnest(q.limiter_ids) from partitions q where q.id = any(v_ids)));
-  delete from partitions q where q.id = any(v_ids);
+  perform _drop_limiters(array(
+    select l.id from limiters l
+    where l.breadth = 0 and not l.laned and l.id = any(array(
+      select unnest(q.limiter_ids) from partitions q where q.id = any(v_ids)))));
+  perform _drop_partitions(v_ids);
   if v_ids <> '{}' then
     perform _forget_shards();
   end if;
   return cardinality(v_ids);
+end
+$$;
+
+-- Deletes these partitions, which the caller has locked.
+create or replace function _drop_partitions(p_ids uuid[]) returns void language plpgsql as $$
+begin
+  delete from partitions q where q.id = any(p_ids);
+end
+$$;
+
+-- Lowers times of partitions that a clock left too far ahead, if no pass would correct them. It skips locked ones.
+create or replace function _correct_partition_times(p_now timestamptz) returns void language plpgsql as $$
+begin
+  -- one whose time is an hour ahead would come after all others for an hour
+  update partitions q
+  set looked_at = p_now, fair_key = _fair_key(
+    p, _decayed(q.decayed_admits, q.decayed_at, p.half_life, p_now), q.mean_work, q.weight, p_now)
+  from policies p
+  where p.id = q.policy_id and q.id = any(array(
+    select x.id from partitions x
+    where (x.blocked_on is not null or x.ready) and x.looked_at > p_now + interval '1 second'
+    order by x.id limit 10000 for no key update skip locked));
+  update partitions q set breaker_until = p_now
+  where q.id = any(array(
+    select x.id from partitions x
+    join policies p on p.id = x.policy_id
+    where x.breaker_until > '-infinity'
+      and x.breaker_until > p_now + make_interval(secs => p.breaker_cooldown) + interval '1 second'
+    order by x.id for no key update of x skip locked));
 end
 $$;
 
@@ -87,7 +117,7 @@ as $$
     left join limiters l on l.id = q.blocked_on
     left join lateral _rooms_of(q.policy_id, array[l.id], p_now, true) n on true
     -- It waits for its turn among others. If it has a job that is due earlier, it looks by itself then.
-    cross join lateral (select q.denied_until = 'infinity' or coalesce(l.breadth > 0, false) as shares) s
+    cross join lateral (select q.denied_until = 'infinity' or coalesce(l.breadth > 0 or l.laned, false) as shares) s
     left join lateral (
       -- when there are enough tokens for this job, or for each waiter if others wait for the limiter as well
       select _throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar,
@@ -102,7 +132,8 @@ as $$
       and (
       -- an outcome that is not routed yet is not lost
       (q.blocked_on is null and q.denied_until = 'infinity' and not exists (
-          select from in_flight_jobs f where f.job_id = q.probe_job_id and f.partition_id = q.id)
+          select from in_flight_jobs f
+          where f.job_id = q.probe_job_id and (f.partition_id = q.id or (q.laned and f.partition_id = any(_siblings(q.id)))))
         and not exists (select from arrivals a where a.partition_id = q.id))
       or (q.blocked_on is null and q.denied_until < 'infinity' and q.denied_until > p_now + interval '2 seconds')
       or (q.blocked_on is not null and l.id is null)
@@ -142,17 +173,17 @@ as $$
   select (select count(*)::int from woken), (select count(*)::int from unblocked);
 $$;
 
--- How many jobs of a partition are staged, counted up to `p_most`.
-create or replace function _pending_of(p_partition_id uuid, p_most int)
+-- How many jobs are staged in these rows of a partition, counted up to `p_most`.
+create or replace function _pending_of(p_ids uuid[], p_most int)
 returns int language plpgsql stable as $$
 begin
   -- one index has the due jobs, another the others
   return least(p_most, (
     select count(*) from (
-      select from staged_jobs s where s.partition_id = p_partition_id and s.due limit p_most) d
+      select from staged_jobs s where s.partition_id = any(p_ids) and s.due limit p_most) d
   ) + (
     select count(*) from (
-      select from staged_jobs s where s.partition_id = p_partition_id and not s.due limit p_most) l
+      select from staged_jobs s where s.partition_id = any(p_ids) and not s.due limit p_most) l
   ));
 end
 $$;

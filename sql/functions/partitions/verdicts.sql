@@ -205,15 +205,25 @@ create or replace function _count_dropped(p_partition_id uuid, p_jobs int) retur
   update partitions q set dropped_total = q.dropped_total + p_jobs where q.id = p_partition_id;
 $$;
 
--- Partitions whose jobs name different keys (_mixed_keys), and of which nobody has told yet. The caller tells.
-create or replace function _tell_mixed_keys(p_policy text)
-returns table (partition text, gate text, before text, after text) language sql volatile
-set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  update partitions q set mixed_told = true
-  where q.id = any(array(
-    select x.id from policies p
-    join partitions x
-      on x.policy_id = p.id and not x.mixed_told and x.mixed_told is not null
-    where p.name = p_policy order by x.id limit 1000 for no key update of x skip locked))
-  returning q.key, q.mixed_keys ->> 'gate', q.mixed_keys ->> 'before', q.mixed_keys ->> 'after';
+-- The heads of partitions that the caller has locked move down to these places, if they are before them.
+create or replace function _lower_heads(p_ids uuid[], p_priorities smallint[], p_run_ats timestamptz[], p_job_ids bigint[])
+returns void language plpgsql as $$
+begin
+  update partitions p set head_priority = f.priority, head_run_at = f.run_at, head_id = f.job_id
+  from unnest(p_ids, p_priorities, p_run_ats, p_job_ids) f (id, priority, run_at, job_id)
+  where p.id = f.id and p.id = any(p_ids) and (f.priority, f.run_at, f.job_id) < (p.head_priority, p.head_run_at, p.head_id);
+end
+$$;
+
+-- Jobs have left partitions that a pass has locked, without an admission. Those that lost so many, `p_most`, are looked at again: they
+-- wait no longer.
+create or replace function _lost_staged(p_ids uuid[], p_jobs int[], p_most int) returns void language plpgsql as $$
+begin
+  update partitions q set
+    staged = q.staged - t.jobs,
+    denied_until = case when t.jobs >= p_most then '-infinity' else q.denied_until end,
+    blocked_on = case when t.jobs < p_most then q.blocked_on end,
+    denied_reason = case when t.jobs < p_most then q.denied_reason end
+  from unnest(p_ids, p_jobs) t (id, jobs) where q.id = t.id and q.id = any(p_ids);
+end
 $$;

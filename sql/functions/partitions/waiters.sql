@@ -259,8 +259,7 @@ begin
     if v_turns then
       v_wake_at := least(v_wake_at, (select l.wake_at from limiters l where l.id = v_room.id));
     end if;
-    update limiters l set wake_at = v_wake_at, fewest_pools = v_room.pools
-    where l.id = v_room.id and (l.wake_at is distinct from v_wake_at or l.fewest_pools is distinct from v_room.pools);
+    perform _look_at_waiters(v_room.id, v_wake_at, v_room.pools);
   end loop;
   delete from freed f where f.policy_id = (p_policy).id and f.id = any(v_freed) and not v_turns;
   insert into freed (policy_id, limiter_id) select (p_policy).id, u.id from unnest(v_left) u (id);

@@ -57,7 +57,7 @@ begin
     perform _put_in_force(v_policy, p_hash, v_started_at);
   end if;
   to_resolve := in_force and exists (
-    select from resolutions r where r.policy = v_name and r.definition_hash = p_hash);
+    select from definitions d where d.policy_id = v_policy.id and d.hash = p_hash and d.resolves);
   return next;
 end
 $$;
@@ -114,12 +114,11 @@ begin
   update definitions d
   set in_force_at = case when d.hash = p_hash then clock_timestamp() end
   where d.policy_id = v_id and (d.hash = p_hash) <> (d.in_force_at is not null);
-  insert into limiters (policy_id, gate, scope_key, kind, breadth, position)
-  values (v_id, 'ahead', '', 'ahead', 3, 32767) on conflict (policy_id, gate, scope_key) do nothing
-  returning id into v_limiter_id;
+  v_limiter_id := _make_ahead(v_id);
   update policies p set
     version = (v_definition ->> 'version')::int, definition = v_definition, definition_hash = p_hash,
     generation = p.generation + (p.definition_hash <> p_hash)::int, declared_at = p_declared_at,
+    keyed_scopes = p.keyed_scopes or v_definition @? '$.gates[*] ? (@.scope == "key")',
     retries = v_definition ->> 'retries', slot_timeout = (v_definition ->> 'slotTimeoutSeconds')::float8,
     breaker_failures = (v_definition #>> '{breaker,failures}')::int,
     breaker_within = (v_definition #>> '{breaker,withinSeconds}')::float8,
@@ -160,8 +159,7 @@ begin
   select x.task, v_id from jsonb_array_elements_text(v_definition -> 'tasks') x (task)
   on conflict (task_identifier) do update set policy_id = excluded.policy_id where t.policy_id <> excluded.policy_id;
   if v_differs then
-    insert into resolutions as r (policy, definition_hash) values ((p_policy).name, p_hash)
-    on conflict (policy) do update set definition_hash = excluded.definition_hash, after = null;
+    update definitions d set resolves = d.hash = p_hash, resolved_to = null where d.policy_id = v_id and (d.resolves or d.hash = p_hash);
     update keyless_jobs k set retry_at = '-infinity'   -- the one before could not work them out
     where k.staged_id in (
       select x.staged_id from keyless_jobs x

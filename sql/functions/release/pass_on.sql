@@ -42,7 +42,7 @@ declare
   v_locked_ids bigint[] := '{}';
   v_freed int[];
   v_job finished_job;
-  v_row record;
+  v_row in_flight_jobs;
   v_gone int := 0;
   v_ending bigint[] := '{}';
   v_lags real[] := '{}';
@@ -96,10 +96,8 @@ begin
 
     v_freed := array_fill(0, array[cardinality(v_limiters)]);
     foreach v_job in array p_jobs loop
-      delete from in_flight_jobs f
-      where f.job_id = v_job.job and _is_end_of(v_job.admission, v_job.attempt, f.admission, f.attempt)
-      returning f.limiter_ids, f.pool_id into v_row;
-      continue when not found;
+      v_row := _end_slot(v_job.job, v_job.admission, v_job.attempt);
+      continue when v_row.job_id is null;
       if not v_row.limiter_ids <@ v_locked_ids then
         raise exception 'moved' using errcode = 'DPOUT';
       end if;

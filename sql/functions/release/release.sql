@@ -321,8 +321,6 @@ $$;
 --     bound: those who wait for it go in numbers
 --
 -- What few policies need is in statements of its own, because each step of a statement costs time, also if it finds nothing.
---
--- It is longer than others, because the steps of its largest statement share the rows that the first ones deleted.
 create or replace function _free_slots(
   p_jobs finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[],
   p_now timestamptz, p_passes_on boolean,
@@ -331,84 +329,34 @@ create or replace function _free_slots(
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
 declare
-  v_deleted in_flight_jobs[];
-  v_waited limiters[];
   v_is_watched boolean;
   v_reports boolean;
   v_adapts boolean;
+  v_ended record;
+  v_freed record;
 begin
   select coalesce(bool_or(p.watched), false) or exists (select from groups),
     coalesce(bool_or(p.breaker_failures is not null or p.fair_by_work), false) or exists (
-      select from partitions q where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids))
-  into v_is_watched, v_reports from policies p;
-  with locked as materialized (
-    select f.job_id, f.attempt, f.admission, f.policy_id, f.limiter_ids
-    from in_flight_jobs f
-    where f.job_id = any(p_job_ids) order by f.job_id for update
-  ),
-  -- By hash, and once for each list: with "<@" each job of many partitions was compared with the limiters of all.
-  unlocked as materialized (
-    select g.limiter_ids from (select distinct h.limiter_ids from locked h) g
-    where exists (
-      select from unnest(g.limiter_ids) u (id) where (u.id in (select unnest(p_limiter_ids))) is not true)
-  ),
-  -- A job may have several ends. Those of others than it has the slot now free nothing.
-  ends as materialized (
-    select h.job_id, h.policy_id, f.ok, f.lag_ms, f.duration_ms, h.limiter_ids in (select u.limiter_ids from unlocked u) as stays
-    from locked h join unnest(p_jobs) f on f.job = h.job_id
-    where _is_end_of(f.admission, f.attempt, h.admission, h.attempt)
-  ),
-  deleted as (
-    delete from in_flight_jobs f
-    -- Not by ctid: if somebody changed a row before it was locked, its new version is not visible to this statement.
-    where f.job_id = any(array(select e.job_id from ends e where not e.stays))
-    returning f.*
-  ),
-  per_limiter as materialized (
-    select u.id, sum(g.jobs)::int as jobs
-    from (select g.limiter_ids, count(*) as jobs from deleted g group by g.limiter_ids) g
-    cross join unnest(g.limiter_ids) u (id) group by u.id
-  ),
-  freed as (
-    update limiters l set
-      in_flight = l.in_flight - n.jobs,
-      released = l.released + n.jobs,
-      ending = case when l.kind = 'ahead' then _still_ending(l.ending) || array(
-        select g.job_id from deleted g where g.policy_id = l.policy_id and g.job_id = any(p_ending)) else l.ending end,
-      durations = case when l.kind = 'ahead'
-        then _durations_after(l.policy_id, l.durations, p_jobs) else l.durations end
-    from per_limiter n
-    where l.id = n.id and l.id = any(p_limiter_ids)
-    returning l as limiter, l.id, l.current_max is not null as adapts, p_passes_on and l.kind <> 'ahead' as passes_on,
-      -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
-      (select true from partitions q where q.blocked_on = l.id limit 1) is true as waited
-  ),
-  appended as (
-    insert into activity (policy_id, at, succeeded, failed, lags, runs)
-    select e.policy_id, p_now, count(*) filter (where e.ok), count(*) filter (where not e.ok),
-      array_agg(_seconds(e.lag_ms)), array_agg(_seconds(e.duration_ms))
-    from ends e where not e.stays and e.ok is not null
-    group by e.policy_id
-  )
-  select
-    array(select distinct e.job_id from ends e where e.stays),
-    array(select f.limiter from freed f where f.waited),
-    array(select g::in_flight_jobs from deleted g
-      where exists (select from freed f where f.adapts) or v_reports or v_is_watched),
-    exists (select from deleted g where g.pool_id is not null),
-    array(select f.id from freed f where f.waited and f.passes_on), exists (select from freed f where f.adapts)
-  into left_ids, v_waited, v_deleted, is_recorded, to_pass_on, v_adapts;
-  if cardinality(v_waited) > cardinality(to_pass_on) then
-    may_end := _announce_freed(v_waited, to_pass_on, p_now);
-  end if;
-  is_to_tell := v_is_watched and _tell_ends(v_deleted, p_jobs, p_now);
-  if v_deleted = '{}' then
+      select from partitions q where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids)),
+    exists (select from limiters l where l.id = any(p_limiter_ids) and l.current_max is not null)
+  into v_is_watched, v_reports, v_adapts from policies p;
+  v_ended := _end_slots(p_jobs, p_job_ids, p_limiter_ids, v_is_watched or v_reports or v_adapts, p_now);
+  left_ids := v_ended.left_ids; is_recorded := v_ended.is_recorded; to_pass_on := '{}';
+  if v_ended.job_ids = '{}' then
+    is_to_tell := v_is_watched and _tell_ends('{}', p_jobs, p_now);   -- of jobs whose slots were freed before
     return;
   end if;
-  if v_adapts then
-    perform _adapt_limiters(p_limiter_ids, v_deleted, p_jobs, p_now);
+  v_freed := _give_back(
+    v_ended.limiter_ids, v_ended.slots, v_ended.job_ids, v_ended.policy_ids, p_ending, p_jobs, p_passes_on);
+  to_pass_on := v_freed.to_pass_on;
+  if cardinality(v_freed.waited) > cardinality(to_pass_on) then
+    may_end := _announce_freed(v_freed.waited, to_pass_on, p_now);
   end if;
-  if v_reports and _report_ends(v_deleted, p_jobs) then
+  is_to_tell := v_is_watched and _tell_ends(v_ended.deleted, p_jobs, p_now);
+  if v_adapts then
+    perform _adapt_limiters(p_limiter_ids, v_ended.deleted, p_jobs, p_now);
+  end if;
+  if v_reports and _report_ends(v_ended.deleted, p_jobs) then
     may_end := 0;
   end if;
 end

@@ -64,9 +64,8 @@ begin
     woke := _settle_throttle(
       v_throttle.policy_id, v_throttle.limiter_id, v_throttle.settlements, p_now) or woke;
   end loop;
-  update in_flight_jobs f set paid = n.paid
-  from (select distinct on (s.job_id) s.job_id, s.paid from unnest(v_settlements) s) n
-  where f.job_id = n.job_id and f.job_id = any(v_locked);
+  perform _set_paid(array_agg(n.job_id), array_agg(n.paid))
+  from (select distinct on (s.job_id) s.job_id, s.paid from unnest(v_settlements) s) n;
 end
 $$;
 

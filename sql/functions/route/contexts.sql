@@ -34,25 +34,22 @@ create or replace function _resolve_again(
 ) returns boolean language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 begin
-  perform from resolutions r
-  where r.policy = p_policy and r.definition_hash = p_hash and r.after is not distinct from p_after for update;
+  update definitions d set resolves = p_last is not null, resolved_to = p_last
+  from policies p
+  where p.name = p_policy and d.policy_id = p.id and d.hash = p_hash and d.resolves and d.resolved_to is not distinct from p_after;
   if not found then
     return false;
-  elsif p_last is null then
-    delete from resolutions r where r.policy = p_policy;
-  else
-    update resolutions r set after = p_last where r.policy = p_policy;
   end if;
   insert into arrivals (policy, partition_id, key, version, context, weight, limits)
-  select p_policy, _partition_id(p_policy, k.value ->> 'key'), k.value ->> 'key', p.generation,
+  select p_policy, (k.value ->> 'id')::uuid, k.value ->> 'key', p.generation,
     (k.value -> 'context')::jsonb, (k.value ->> 'weight')::float8, (k.value -> 'limits')::jsonb
   from json_array_elements(p_partitions) k
   cross join policies p
   where p.name = p_policy and not exists (
       select from partitions q
-      where q.id = _partition_id(p_policy, k.value ->> 'key')
+      where q.id = (k.value ->> 'id')::uuid
         and q.version >= p.generation and q.arrival_id <> (k.value ->> 'arrivalId')::bigint)
-    and _partition_id(p_policy, k.value ->> 'key') not in (
+    and (k.value ->> 'id')::uuid not in (
       select a.partition_id from arrivals a
       where a.policy = p_policy and a.version >= p.generation and a.limits is not null);
   return true;
@@ -70,14 +67,14 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
     select a.partition_id, a.key, coalesce(a.context, '{}') as context, a.version, a.id
     from arrivals a
     where a.policy = p_policy and a.limits is not null and (p_after is null or a.partition_id > p_after)
-      and (p_partition is null or a.partition_id = _partition_id(p_policy, p_partition))
+      and (p_partition is null or a.partition_id = any(_all_lanes(p_policy, p_partition)))
   ),
   routed as materialized (
     select q.id as partition_id, q.key, q.context, q.version, q.arrival_id
     from partitions q
     where q.policy_id = (select p.id from policies p where p.name = p_policy)
       and q.arrival_id > 0 and (p_after is null or q.id > p_after)
-      and (p_partition is null or q.id = _partition_id(p_policy, p_partition))
+      and (p_partition is null or q.id = any(_lanes(p_policy, p_partition)))
     order by q.id limit p_limit
   ),
   newest as (
@@ -111,7 +108,7 @@ begin
   v_policy := _policy(p_policy);
   perform _refuse_definition(v_policy, p_hash);
   with given as materialized (
-    select _partition_id(p_policy, k.value ->> 'key') as partition_id, k.value ->> 'key' as key,
+    select (k.value ->> 'id')::uuid as partition_id, k.value ->> 'key' as key,
       (k.value -> 'context')::jsonb as context, (k.value ->> 'weight')::float8 as weight,
       (k.value -> 'limits')::jsonb as limits, (k.value ->> 'arrivalId')::bigint as arrival_id
     from json_array_elements(p_partitions) k

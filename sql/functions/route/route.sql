@@ -293,19 +293,19 @@ create or replace function _apply_arrivals(
 declare
   v_made record;
   v_contexts jsonb := _contexts_before(p_policy, p_arrivals);
-  v_mixed jsonb := case when (p_policy).keyed_scopes
-    then _mixed_keys(p_policy, p_arrivals, p_known) end;
   v_staged int := (select sum(a.jobs) from unnest(p_arrivals) a where a.jobs > 0);
 begin
-  v_made := _route_partitions(p_policy, p_arrivals, p_known, p_now);
-  if v_mixed is not null then
-    update partitions q set
-      mixed_keys = v_mixed -> q.id::text, mixed_at = clock_timestamp(), mixed_told = coalesce(q.mixed_told, false)
-    where q.id = any(array(select k::uuid from jsonb_object_keys(v_mixed) k))
-      and (q.mixed_at > clock_timestamp() - interval '1 hour') is not true;   -- in a busy partition they change all the time
+  if (p_policy).keyed_scopes and exists (select from unnest(p_arrivals) a where a.outcome is not null) then
+    perform _lock_lanes(array(select distinct a.partition_id from unnest(p_arrivals) a where a.outcome is not null));
   end if;
+  v_made := _route_partitions(p_policy, p_arrivals, p_known, p_now);
   perform _route_limits(
     p_policy, p_arrivals, p_known, v_made.made_gates, v_made.made_keys, v_contexts, p_now);
+  if (p_policy).keyed_scopes then
+    perform _count_over_lanes(array(
+      select unnest(q.limiter_ids) from partitions q
+      where q.laned and q.id = any(array(select a.partition_id from unnest(p_arrivals) a))));
+  end if;
   if exists (select from unnest(p_arrivals) a where a.outcome is not null) then
     perform _route_outcomes(p_policy, p_arrivals, p_now);
     perform _route_work(p_policy, p_arrivals, p_now);
@@ -466,7 +466,7 @@ begin
     select case when (p_policy).breaker_failures is null then p_partition_ids else array(
       select u.id from unnest(p_partition_ids) with ordinality u (id, n)
       where u.id not in (
-        select a.partition_id from arrivals a
+        select unnest(_concerned_lanes(p_policy, a.partition_id)) from arrivals a
         where a.policy = (p_policy).name and a.outcome ? 'failures')
       order by u.n) end);
 end

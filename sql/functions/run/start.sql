@@ -52,7 +52,8 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy policies;
-  v_key text := p_batch #>> '{partitions,0,key}';
+  v_partition_id uuid := _lane_id(
+    p_batch ->> 'policy', p_batch #>> '{partitions,0,key}', p_batch #>> '{partitions,0,lane}');
   v_rejects boolean;
   v_elsewhere boolean;   -- whether a process that has the version in force says where it belongs
   v_payload json;
@@ -100,7 +101,7 @@ begin
       pg_get_serial_sequence('staged_jobs', 'id')));
     begin
       if not _admit_start(
-        v_policy, v_key, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now)
+        v_policy, v_partition_id, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now)
         or not _leave_staging(p_job_id) then
         raise exception using errcode = 'DPOUT';
       end if;
@@ -144,7 +145,7 @@ $$;
 --
 -- A job that took an admitted one's place needs no further slot where that one has its own. It pays its tokens.
 create or replace function _admit_start(
-  p_policy policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
+  p_policy policies, p_partition_id uuid, p_job_id bigint, p_staged_id bigint, p_revision int,
   p_batch json, p_unmanaged text, p_now timestamptz
 ) returns boolean language plpgsql
 set lock_timeout = '500ms' as $$
@@ -157,15 +158,15 @@ declare
   v_new staged_jobs;
 begin
   v_new.cost := coalesce((p_batch #>> '{jobs,0,cost}')::float8, 1);
-  perform _bring_up_to_date(p_policy, p_batch, v_now);
-  if _inherit_slot(p_policy, p_key, p_job_id, p_staged_id, p_revision, v_now) then
+  perform _bring_up_to_date(p_policy, p_partition_id, p_batch, v_now);
+  if _inherit_slot(p_policy, p_partition_id, p_job_id, p_staged_id, p_revision, v_now) then
     return true;
   elsif p_unmanaged = 'run' then
-    perform _occupy_slot((p_policy).name, p_key, p_job_id, p_staged_id, p_revision, v_new.cost);
+    perform _occupy_slot(p_partition_id, p_job_id, p_staged_id, p_revision, v_new.cost);
     return true;
   end if;
   select * into v_partition from partitions p
-  where p.id = _partition_id((p_policy).name, p_key) for no key update skip locked;
+  where p.id = p_partition_id for no key update skip locked;
   if v_partition.id is null then
     return false;
   end if;
@@ -178,13 +179,13 @@ begin
     or ((p_policy).job_order = 'strict' and (
       exists (
         select from staged_jobs s
-        where s.partition_id = v_partition.id and s.id <> p_staged_id and s.due)
+        where s.partition_id = any(_siblings(v_partition.id)) and s.id <> p_staged_id and s.due)
       or exists (
-        select from _waiting_heads(array[v_partition.id]) h where h.id <> p_staged_id)))
+        select from _waiting_heads(_siblings(v_partition.id)) h where h.id <> p_staged_id)))
     or exists (select from partitions q where q.blocked_on = any(v_partition.limiter_ids)) then
     return false;
   end if;
-  delete from in_flight_jobs f where f.job_id = p_job_id returning f.* into v_before;
+  v_before := _end_slot(p_job_id, null, null);
   v_line := _as_claimed(v_partition, false);
   v_line.limiter_ids := array(
     select u.id from unnest(v_line.limiter_ids) with ordinality u (id, n) join unnest(v_limiters) l on l.id = u.id
@@ -195,11 +196,7 @@ begin
   v_new.priority := 0;
   v_new.parked_job_id := p_job_id;
   perform _admit_few(p_policy, array[v_line], v_limiters, null, v_new, false, v_now);
-  update in_flight_jobs f set
-    revision = p_revision,   -- another one may be in its row by now
-    limiter_ids = array(select unnest(f.limiter_ids) union select unnest(v_before.limiter_ids)),
-    paid = case when v_before.job_id is not null then _paid_again(v_before, null, true) end
-  where f.job_id = p_job_id and (v_before.job_id is not null or f.revision <> p_revision);
+  perform _keep_slots(p_job_id, p_revision, v_before);
   insert into activity (policy_id, at, admitted) values ((p_policy).id, v_now, 1);
   if (p_policy).recorded then   -- it never was in staging
     insert into events (policy_id, at, kind, partition_id, facts)
@@ -212,18 +209,17 @@ $$;
 -- Gives partition and limiters the numbers of this job's context, as the router would. It routes whatever else is staged
 -- for the partition with it, such as a pause from before the partition existed.
 create or replace function _bring_up_to_date(
-  p_policy policies, p_batch json, p_now timestamptz
+  p_policy policies, p_id uuid, p_batch json, p_now timestamptz
 ) returns void language plpgsql as $$
 declare
   v_state record;
-  v_id uuid;
+  v_ids uuid[];
   v_arrivals arrivals[];
 begin
   select * into v_state from json_to_record(p_batch #> '{partitions,0}')
     as k (key text, shard text, context jsonb, weight float8, limits jsonb);
-  v_id := _partition_id((p_policy).name, v_state.key);
   if exists (
-    select from partitions p where p.id = v_id and p.limits = v_state.limits
+    select from partitions p where p.id = p_id and p.limits = v_state.limits
       -- limits by context read the context
       and (p.context = v_state.context or not exists (
         select from overrides o
@@ -234,17 +230,18 @@ begin
   perform _lock_turn((p_policy).id, 'route');
   insert into arrivals (
     policy, partition_id, key, shard, version, context, weight, limits)
-  values ((p_policy).name, v_id, v_state.key, v_state.shard, 
+  values ((p_policy).name, p_id, v_state.key, v_state.shard, 
     _generation_of(p_policy, (p_batch ->> 'version')::int), v_state.context,
     v_state.weight, v_state.limits);
-  perform from partitions p where p.id = v_id for no key update;
+  v_ids := array[p_id, _partition_id((p_policy).name, v_state.key)];   -- a stop from before the first job has the latter
+  perform from partitions p where p.id = any(v_ids) order by p.id for no key update;
   with consumed as (
     delete from arrivals a
-    where a.policy = (p_policy).name and a.partition_id = v_id returning a
+    where a.policy = (p_policy).name and a.partition_id = any(v_ids) returning a
   )
   select array_agg(c.a) into v_arrivals from consumed c;
   perform _apply_arrivals(
-    p_policy, v_arrivals, _lock_known(p_policy, array[v_id], p_now), p_now);
+    p_policy, v_arrivals, _lock_known(p_policy, v_ids, p_now), p_now);
 end
 $$;
 

@@ -98,7 +98,7 @@ begin
       where q.id = partitions_with.behind and q.policy_id = v_policy_id and q.context @> partitions_with."where"),
     rpad(v_part, 32, '0')::uuid);
   for v_row in
-    select q.id, q.policy_id, q.key, q.context from partitions q
+    select q.id, q.policy_id, q.key, q.context, q.laned from partitions q
     where q.id > v_after and v_policy_id is not null order by q.id
   loop
     if read >= partitions_with.most_read and left(v_row.id::text, 3) > v_part then
@@ -108,7 +108,8 @@ begin
       exit;
     end if;
     read := read + 1;
-    if v_row.policy_id = v_policy_id and v_row.context @> partitions_with."where" then
+    if v_row.policy_id = v_policy_id and v_row.context @> partitions_with."where"
+      and (not v_row.laned or v_row.id = _newest_lane(v_policy_id, v_row.key)) then
       keys := keys || v_row.key;
       v_ids := v_ids || v_row.id;
       if cardinality(keys) = partitions_with.most then
@@ -128,7 +129,7 @@ returns boolean language sql stable
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   select exists (
     select from partitions q
-    where q.id = _partition_id(has_context.policy, has_context.partition)
+    where q.id = _newest_lane((select p.id from policies p where p.name = has_context.policy), has_context.partition)
       and q.context @> has_context."where");
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.has_context from public;

@@ -70,8 +70,8 @@ begin
   perform _tell_removed(array(
     select s.id from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null),
     'failed', _first_line(error_message));
-  with moved as (
-    delete from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null returning s.*
+  with moved as materialized (
+    select * from _take_unparked(job_ids)
   ),
   counted as materialized (
     select _count_removed(array(select m.task_identifier from moved m), array(select m.partition_id from moved m))
@@ -113,14 +113,9 @@ declare
   v_moved_ids bigint[]; v_parked_ids bigint[]; v_id bigint; v_job :DISPATCH_POLICY_SCHEMA.db_job;
 begin
   perform _before_change(job_ids);
-  with moved as (
-    update staged_jobs s set
-      run_at = case when reschedule_jobs.run_at is null then s.run_at else _run_at(reschedule_jobs.run_at) end,
-      run_at_given = s.run_at_given or reschedule_jobs.run_at is not null,
-      due = coalesce(reschedule_jobs.run_at, s.run_at) <= clock_timestamp(),
-      priority = coalesce(reschedule_jobs.priority::smallint, s.priority),
-      max_attempts = coalesce(reschedule_jobs.max_attempts::smallint, s.max_attempts), retry_at = null
-    where s.id = any(job_ids) or s.parked_job_id = any(job_ids) returning s.*
+  with moved as materialized (
+    select * from _reschedule_staged(
+      job_ids, reschedule_jobs.run_at, reschedule_jobs.priority::smallint, reschedule_jobs.max_attempts::smallint)
   ),
   arrived as (
     insert into arrivals overriding user value

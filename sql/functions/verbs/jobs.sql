@@ -70,7 +70,7 @@ returns table (id bigint) language sql stable as $$
     and (p_policy is null or p.name = p_policy or (q.id is null and s.task_identifier in (
       select t.task_identifier from policy_tasks t join policies x on x.id = t.policy_id where x.name = p_policy)))
     and (p_partition is null or (p_policy is null and q.key = p_partition)
-      or (s.partition_id = _partition_id(p_policy, p_partition)
+      or (s.partition_id = any(array(select unnest(_all_lanes(p_policy, p_partition))))
         and (s.due or not s.due)));   -- true of all: by it PostgreSQL uses the two indexes that the jobs of a partition are in
 $$;
 
@@ -228,7 +228,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.retry(
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_tasks text[]; v_partition_id uuid; v_mark text; v_ids bigint[]; v_id bigint;
+  v_tasks text[]; v_mark text; v_ids bigint[]; v_id bigint;
   v_bytes bigint := 0;
   v_locked_ids bigint[] := '{}';
 begin
@@ -236,11 +236,11 @@ begin
   if retry.policy is not null then
     v_tasks := array(
       select t.task_identifier from policies p join policy_tasks t on t.policy_id = p.id where p.name = retry.policy);
-    v_partition_id := _partition_id(retry.policy, retry.partition);
-    v_mark := _mark_of(v_partition_id);
+    v_mark := _mark_of(_partition_id(retry.policy, retry.partition));
     if exists (   -- there is a pair among some 100,000
-      select from partitions q
-      where q.id between _marked_id(v_mark, '0') and _marked_id(v_mark, 'f') and q.id <> v_partition_id
+      select from partitions q join policies p on p.id = q.policy_id
+      where q.id between _marked_id(v_mark, '0') and _marked_id(v_mark, 'f')
+        and (p.name, q.key) <> (retry.policy, retry.partition)
     ) then
       raise exception 'dispatch_policy: retry: another partition has the same mark as %: give the ids of the jobs',
         quote_literal(retry.partition) using errcode = 'DPARG';

@@ -25,7 +25,7 @@ set lock_timeout = '900ms' as $$   -- as remove_policy: less than PostgreSQL tak
 declare
   v_policy policies := _policy(move.policy);
   v_into policies := _policy(coalesce(move.to_policy, move.policy));
-  v_id uuid := _partition_id(move.policy, move.partition);
+  v_from uuid[] := _all_lanes(move.policy, move.partition);
   v_state arrivals;   -- what the other partition gets with a job that brings no context of its own: an arrival without work
   v_keyless bigint[]; v_ids bigint[]; v_tasks text[];
 begin
@@ -50,10 +50,11 @@ begin
   -- A partition that no router knows yet has no row to lock. A router may make the row, and a pass may claim it, in a
   -- transaction that this session does not see. So it waits for the router's turn, and looks again. Nobody makes a partition
   -- outside that turn.
-  perform from partitions q where q.id = v_id for no key update;
+  perform from partitions q where q.id = any(v_from) order by q.id for no key update;
   if not found then
     perform _lock_turn(v_policy.id, 'route');
-    perform from partitions q where q.id = v_id for no key update;
+    v_from := _all_lanes(move.policy, move.partition);
+    perform from partitions q where q.id = any(v_from) order by q.id for no key update;
   end if;
   v_keyless := array(   -- these first, as _keyless_jobs locks them
     select k.staged_id from keyless_jobs k join staged_jobs s on s.id = k.staged_id and s.partition_id is null
@@ -61,11 +62,11 @@ begin
     order by k.staged_id limit move.count for update of k, s skip locked);
   v_ids := array(
     select s.id from staged_jobs s
-    where s.partition_id = v_id and s.due and (move.ids is null or s.id = any(move.ids))
+    where s.partition_id = any(v_from) and s.due and (move.ids is null or s.id = any(move.ids))
     order by s.priority, s.run_at, s.id limit move.count for update skip locked);
   v_ids := v_ids || array(
     select s.id from staged_jobs s
-    where s.partition_id = v_id and not s.due and (move.ids is null or s.id = any(move.ids))
+    where s.partition_id = any(v_from) and not s.due and (move.ids is null or s.id = any(move.ids))
     order by coalesce(s.retry_at, s.run_at), s.id limit move.count - cardinality(v_ids) for update skip locked);
   v_ids := (v_ids || v_keyless)[1:move.count];   -- last those whose limits are still to be worked out
   matched := cardinality(v_ids);
@@ -83,7 +84,8 @@ begin
   if v_state.key is not null then
     update keyless_jobs k set partition_key = move.to_partition where k.staged_id = any(v_ids);
     v_ids := array(select s.id from staged_jobs s where s.id = any(v_ids) and s.partition_id is not null);
-    perform _move_to_partition(v_state, v_ids) where v_ids <> '{}';
+    perform _move_to_partition(_lane_of_state(v_state, j.partition_id), array_agg(j.id))
+    from staged_jobs j where j.id = any(v_ids) group by j.partition_id;
     perform _notify(v_policy.name);
   elsif matched > 0 then
     changed := _move_to_policy('move', v_into, move.to_partition, v_ids);
@@ -97,6 +99,27 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.move from public;
 
+-- What the partition of this state gets with jobs of a row of another one: it is charged to the keys that these jobs name, so they
+-- wait in a lane with those.
+create or replace function _lane_of_state(p_state arrivals, p_from uuid) returns arrivals language plpgsql stable as $$
+declare
+  v_limits jsonb := (
+    select x.limits from (
+      select q.limits from partitions q where q.id = p_from and q.arrival_id > 0
+      union all
+      (select a.limits from arrivals a where a.partition_id = p_from and a.limits is not null order by a.id desc limit 1)) x
+    limit 1);
+begin
+  if _lane_of(p_state.limits) is not null then
+    p_state.limits := (
+      select jsonb_agg(coalesce(o.value, g.value) order by (g.value ->> 'position')::int) from jsonb_array_elements(p_state.limits) g
+      left join jsonb_array_elements(v_limits) o on g.value ? 'key' and o.value ->> 'gate' = g.value ->> 'gate' and o.value ? 'key');
+    p_state.partition_id := _lane_id(p_state.policy, p_state.key, _lane_of(p_state.limits));
+  end if;
+  return p_state;
+end
+$$;
+
 -- What a partition of this policy gets with a job that brings no context of its own: an arrival without work. All columns
 -- are null if nothing is known of the partition, and the policy's numbers are no constants. Its row tells, or what has
 -- arrived for it.
@@ -106,7 +129,7 @@ revoke execute on function :DISPATCH_POLICY_SCHEMA.move from public;
 -- only for a new partition: this version makes the arrival the oldest, as in _retry.
 create or replace function _state_of(p_policy policies, p_key text) returns arrivals language plpgsql stable as $$
 declare
-  v_id uuid := _partition_id((p_policy).name, p_key);
+  v_ids uuid[] := _all_lanes((p_policy).name, p_key);
   v_definition jsonb := (p_policy).definition;
   v_state arrivals;
 begin
@@ -119,10 +142,11 @@ begin
     select -2147483648, x.shard, x.context, x.weight, x.limits
     into v_state.version, v_state.shard, v_state.context, v_state.weight, v_state.limits
     from (
-      select 1 as place, q.shard, q.context, q.weight, q.limits from partitions q where q.id = v_id and q.arrival_id > 0
+      (select 1 as place, q.shard, q.context, q.weight, q.limits from partitions q where q.id = any(v_ids) and q.arrival_id > 0
+        order by q.version desc, q.arrival_id desc limit 1)
       union all (
         select 2, a.shard, a.context, a.weight, a.limits from arrivals a
-        where a.policy = (p_policy).name and a.partition_id = v_id and a.limits is not null
+        where a.policy = (p_policy).name and a.partition_id = any(v_ids) and a.limits is not null
         order by a.version desc, a.id desc limit 1)
     ) x order by x.place limit 1;
     if not found then
@@ -130,7 +154,7 @@ begin
     end if;
   end if;
   v_state.policy := (p_policy).name;
-  v_state.partition_id := v_id;
+  v_state.partition_id := _partition_id((p_policy).name, p_key);   -- or a lane of it
   v_state.key := p_key;
   return v_state;
 end

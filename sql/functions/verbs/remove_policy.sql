@@ -90,7 +90,7 @@ begin
   v_in_use := exists (select from _staged_of(p_policy)) or exists (select from in_flight_jobs f where f.policy_id = v_id)
     or exists (select from groups) and exists (   -- a group that another session has locked has to learn of them
       select from events e where e.policy_id = v_id and e.kind in ('left', 'ended', 'moved'));
-  delete from partitions q where q.id = any(v_partitions);
+  perform _drop_partitions(v_partitions);
   -- with what they add to the counts; a job that was committed since would go without its arrival
   delete from arrivals a where a.policy = p_policy and a.partition_id = any(v_partitions);
   if v_in_use or exists (select from _staged_of(p_policy)) then
@@ -100,9 +100,8 @@ begin
   if cardinality(v_partitions) = p_page then
     return false;
   end if;
-  delete from limiters l where l.policy_id = v_id;
+  perform _drop_limiters(array(select l.id from limiters l where l.policy_id = v_id));
   delete from overrides o where o.policy_id = v_id;
-  delete from freed f where f.policy_id = v_id;
   delete from activity a where a.policy_id = v_id;
   delete from minutes m where m.policy_id = v_id;
   delete from caps c where c.policy_id = v_id;
@@ -121,7 +120,6 @@ begin
   delete from keyless_jobs k
   where k.policy = p_policy and not exists (select from staged_jobs s where s.id = k.staged_id);
   delete from pending x where x.policy = p_policy;
-  delete from resolutions r where r.policy = p_policy;
   delete from leases l where l.policy = p_policy;
   delete from policies p where p.id = v_id;   -- and its tasks
   return true;

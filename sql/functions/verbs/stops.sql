@@ -65,9 +65,6 @@ create or replace function :DISPATCH_POLICY_SCHEMA.resume(
 ) returns table (matched int, changed int, partitions int, staged int, in_flight int) language plpgsql
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
-declare
-  v_id uuid := _partition_id(resume.policy, resume.partition);
-  v_unrouted int;
 begin
   if resume.dry_run then
     select w.matched, w.changed, w.partitions, w.staged, w.in_flight into matched, changed, partitions, staged, in_flight
@@ -75,34 +72,14 @@ begin
     if resume.partition is not null then   -- a stop may wait for the first job of its partition
       matched := (
         select count(*) from (
-          select from partitions q where q.id = v_id
-          union all
-          select from arrivals a where a.policy = resume.policy and a.pause is not null and a.partition_id = v_id) x);
+          select q.key from partitions q where q.id = any(_lanes(resume.policy, resume.partition))
+          union
+          select a.key from arrivals a
+          where a.policy = resume.policy and a.pause is not null and a.key = resume.partition) x);
     end if;
     return next; return;
   elsif resume.partition is not null then
-    perform _policy(resume.policy);
-    perform from partitions q where q.id = v_id for no key update;
-    -- The partition may not exist yet, and its pause may be an arrival. If a router has it locked, this waits for the
-    -- router, which never waits for this: it skips arrivals that are locked.
-    delete from arrivals a where a.policy = resume.policy and a.pause is not null and a.partition_id = v_id;
-    get diagnostics v_unrouted = row_count;
-    perform from partitions q where q.id = v_id for no key update;   -- it may exist by now, and be paused
-    with target as materialized (
-      select q.id, q.stopped_until > '-infinity' or q.probing as stopped from partitions q where q.id = v_id
-    ),
-    resumed as (
-      update partitions q set
-        paused_until = '-infinity', held_until = '-infinity', breaker_until = '-infinity',
-        stopped_by = null, stop_reason = null, breaker_reason = null,
-        denied_until = case when q.probe_job_id is null then q.denied_until else '-infinity' end,
-        denied_reason = case when q.probe_job_id is null then q.denied_reason end,
-        probing = false, probe_job_id = null, failures = 0, failures_since = null
-      from target t where q.id = t.id and t.stopped returning 1
-    )
-    select (select count(*) from target) + v_unrouted, (select count(*) from resumed) + v_unrouted into matched, changed;
-    perform _tell_stop(p.id, v_id, k.reason, '-infinity', clock_timestamp())
-    from _policy(resume.policy) p cross join (values ('paused'), ('held'), ('breaker_open')) k (reason);
+    select r.* into matched, changed from _resume_partition(resume.policy, resume.partition) r;
   else
     select s.* into matched, changed from _stop_policies('resume', resume.policy, resume."all", '-infinity', null, null) s;
   end if;

@@ -28,12 +28,8 @@ begin
     v_has_room := _lets_through(v_bucket.tokens, v_limiter.capacity, take.cost) and (v_limiter.rate > 0 or take.cost = 0);
     taken := v_has_room or v_limiter.shadow_tokens is not null;
     if v_has_room then
-      update limiters l set
-        tokens = v_bucket.tokens - take.cost,
-        spent = case when v_limiter.spent is null then l.spent
-          else _window_spend(l.spent, v_limiter.window_seconds, v_limiter.remembered, take.cost, v_bucket.at) end,
-        refilled_at = _throttle_filled_at(l.refilled_at, v_bucket.at)
-      where l.id = v_bucket.id;
+      perform _set_tokens(v_bucket.id, v_bucket.tokens - take.cost, case when v_limiter.spent is not null
+        then _window_spend(v_limiter.spent, v_limiter.window_seconds, v_limiter.remembered, take.cost, v_bucket.at) end, v_bucket.at);
     elsif taken then
       insert into activity (policy_id, at, shadow_denied)
       values (v_policy.id, v_bucket.at, jsonb_build_object(take.gate, 1));
@@ -92,13 +88,9 @@ begin
       _lowest_tokens(v_limiter.rate, (select (l.numbers).rate from limiters l where l.id = v_bucket.id))) end;
   lowered := v_then < v_bucket.tokens and (sync.reset_at <= v_bucket.at) is not true;
   if lowered then
-    update limiters l set
-      tokens = v_then,
-      spent = case when v_limiter.spent is not null then _window_lowered(
-        l.spent, v_limiter.window_seconds, v_limiter.remembered, v_bucket.tokens - v_then,
-        case when v_limiter.calendar is null then sync.reset_at end, v_bucket.at) else l.spent end,
-      refilled_at = _throttle_filled_at(l.refilled_at, v_bucket.at)
-    where l.id = v_bucket.id;
+    perform _set_tokens(v_bucket.id, v_then, case when v_limiter.spent is not null then _window_lowered(
+      v_limiter.spent, v_limiter.window_seconds, v_limiter.remembered, v_bucket.tokens - v_then,
+      case when v_limiter.calendar is null then sync.reset_at end, v_bucket.at) end, v_bucket.at);
   end if;
   tokens := case when lowered then v_then else v_bucket.tokens end;
   return next;

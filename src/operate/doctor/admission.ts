@@ -80,44 +80,6 @@ select * from ${name(schema)}.resume(${literal(policy)}, partition => ${literal(
   }));
 };
 
-interface Mixed {
-  policy: string;
-  partitions: number;
-  staged: number;
-  key: string;
-  gate: string;
-  before: string;
-  after: string;
-}
-
-/** Its waiting jobs are charged to the newest one's key. If no such job came for a day, somebody has mended it. */
-const mixedKeys: Check = async ({ ask, schema }) => {
-  const rows = await ask<Mixed>(
-    `select p.name as policy, x.partitions, x.staged, q.key, q.mixed_keys ->> 'gate' as gate, q.mixed_keys ->> 'before' as before,
-       q.mixed_keys ->> 'after' as after
-     from :DISPATCH_POLICY_INTERNAL.policies p
-     cross join lateral (
-       select count(*)::int as partitions, sum(y.staged)::int as staged, min(y.id::text)::uuid as id from (
-         select z.id, z.staged from :DISPATCH_POLICY_INTERNAL.partitions z
-         where z.policy_id = p.id and z.mixed_told is not null and z.mixed_told in (true, false)
-           and z.mixed_at > clock_timestamp() - interval '1 day'
-         limit ${MOST}) y) x
-     join :DISPATCH_POLICY_INTERNAL.partitions q on q.id = x.id
-     where p.keyed_scopes order by 1 limit 20`,
-  );
-  return rows.map(({ policy, partitions, staged, key, gate, before, after }) => ({
-    id: "mixed-keys",
-    severity: "warning",
-    sentence:
-      `Policy "${policy}": jobs of ${partitions < MOST ? counted(partitions, "partition") : `${MOST} or more partitions`}, with ` +
-      `${counted(staged, "staged job")}, name different keys at a gate. One is ${JSON.stringify(key)}, at gate "${gate}": ` +
-      `${JSON.stringify(before)}, then ${JSON.stringify(after)}. The waiting jobs of a partition are charged to the key of the newest one, ` +
-      "so the gate's limit may be exceeded.",
-    mend: `// make partitionBy finer: add what the key of gate "${gate}" is made of, as in partitionBy: ["shop", "app"]
--- how the jobs are charged: select scope_key, tokens, in_flight from ${name(schema)}.limiters where policy = ${literal(policy)} and gate = ${literal(gate)};`,
-  }));
-};
-
 /**
  * Graphile Worker, or a function of the policy, refuses them. A job that another session has locked is quarantined as well,
  * but for a second at most.
@@ -204,7 +166,6 @@ export const admissionChecks: readonly Check[] = [
   policyOff,
   paused,
   breakerOpen,
-  mixedKeys,
   quarantined,
   lostSlots,
   smallWayFailed,

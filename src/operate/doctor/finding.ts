@@ -29,7 +29,6 @@ export const FINDING_IDS = [
   "policy-paused",
   "everything-paused",
   "breaker-open",
-  "mixed-keys",
   "quarantined",
   "lost-slots",
   "small-way-failed",

@@ -7,7 +7,7 @@ import { asked } from "./visit.ts";
 
 const [ERROR, QUEUE, KEY] = [parameter(4, "text"), parameter(5, "text"), parameter(6, "text")];
 const [SINCE, AFTER, COUNT] = [parameter(7, "time"), parameter(8, "id"), parameter(9, "int")];
-const [STATES, PARTITION_ID] = [parameter(10, "texts"), parameter(10, "uuid")];
+const [STATES, PARTITION_IDS] = [parameter(10, "texts"), parameter(10, "uuids")];
 
 /**
  * By which id jobs are in order. The staged one stays the same when a job is admitted. Graphile Worker's is the place of those that
@@ -25,8 +25,8 @@ function whereOf({ error, key, place }: Readonly<Record<"error" | "key" | "place
     and (${AFTER} is null or ${place} > ${AFTER})`;
 }
 
-/** By the id PostgreSQL finds the jobs of a partition in an index. By the key it reads all that wait. */
-const STAGED = `where job_id is null and (${PARTITION_ID} is null or partition_id = ${PARTITION_ID})
+/** By their ids PostgreSQL finds the jobs of a partition in an index. By the key alone it reads all that wait. */
+const STAGED = `where job_id is null and (${PARTITION_IDS} is null or partition_id between (${PARTITION_IDS})[1] and (${PARTITION_IDS})[2])
     and ${whereOf({ error: "error", key: "job_key", place: "id" })}`;
 const STAGED_PAGE = `${STAGED} order by id limit ${COUNT}`;
 
@@ -79,7 +79,7 @@ export async function jobsOf(
   const othersPage = `${othersBy(place)} order by ${PLACES[place]} limit ${COUNT}`;
   const staged = hasStaged
     ? await rowsBy<FoundJob>(looking, async (client) =>
-        engine.stagedPage(client, STAGED_PAGE, [...values, await partitionId(engine, client, filter)]),
+        engine.stagedPage(client, STAGED_PAGE, [...values, await partitionIds(engine, client, filter)]),
       )
     : [];
   const others = hasOthers ? await rowsOf<FoundJob>(looking, "jobs", othersPage, [...values, states]) : [];
@@ -96,7 +96,7 @@ export async function countJobs(looking: OperateContext, filter: Filter, wanted:
     engine.countRows(client, view, `${where} limit ${COUNT}`, [...values, last]);
   const staged = hasStaged
     ? await withPgClient(async (client) =>
-        count(client, "staged_jobs", STAGED, await partitionId(engine, client, filter)),
+        count(client, "staged_jobs", STAGED, await partitionIds(engine, client, filter)),
       )
     : 0;
   const others = hasOthers
@@ -106,13 +106,13 @@ export async function countJobs(looking: OperateContext, filter: Filter, wanted:
 }
 
 /** Null: the filter names no partition of a policy. */
-async function partitionId(
+async function partitionIds(
   engine: Engine,
   client: Queryable,
   { policy, partition }: Filter,
-): Promise<string | null> {
+): Promise<string[] | null> {
   if (policy === undefined || partition === undefined) return null;
-  return engine.partitionId(client, policy, partition);
+  return engine.partitionIds(client, policy, partition);
 }
 
 function boundsOf(filter: Filter, { states: wanted, after, most }: Wanted) {

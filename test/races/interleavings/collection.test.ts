@@ -21,7 +21,8 @@ async function unused(t: Parameters<typeof engine>[0]): Promise<Engine> {
   const it = await engine(t, OPTIONS);
   await it.stage("a1");
   await it.route();
-  await it.stage("a1", { gates: [] });
+  await it.stage("a1");
+  await it.relimit("a1", []);
   await it.route();
   return it;
 }

@@ -131,7 +131,7 @@ test("a partition that gets another throttle while its release waits: the next r
   await app.query("select dispatch_policy.take('p', 'throttle', 'old', 0)");
   const release = it.release([{ job: job!, settled: { cost: 7 } }], releasing);
   await it.waitsForLock(releasing);
-  await it.stage("a", { ...account("new"), runAt: new Date(Date.now() + 3_600_000) });
+  await it.relimit("a", account("new").gates);
   await it.route();
   await app.query("commit");
   t.deepEqual(await release, [], "it has not locked the throttle that the partition has now");

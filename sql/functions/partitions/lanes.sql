@@ -1,0 +1,205 @@
+-- A partition whose jobs name different keys has lanes: rows with the same key, each with limiters and a head of its own. What
+-- belongs to the partition, its share, stops, probe and breaker, is the same in all of them.
+
+-- The rows to which an outcome of a row's job applies: it counts for the partition.
+create or replace function _concerned_lanes(p_policy policies, p_id uuid) returns uuid[] language plpgsql stable as $$
+begin
+  return case when (p_policy).keyed_scopes then _siblings(p_id) else array[p_id] end;
+end
+$$;
+
+-- Locks all rows of the partitions of these rows, and returns them. If another session has one locked, it raises
+-- lock_not_available, and the detail names those of `p_ids` that have to wait (see _route_batch).
+create or replace function _lock_lanes(p_ids uuid[]) returns uuid[] language plpgsql
+set enable_nestloop = on as $$   -- the router's plans have none: by hash, all partitions would be read
+declare
+  v_locked uuid[];
+  v_waiting uuid[];
+begin
+  v_locked := array(
+    select l.id from partitions l
+    where l.id = any(array(select distinct s.id from partitions q cross join lateral _lanes_beside(q) s where q.id = any(p_ids)))
+    order by l.id for no key update skip locked);
+  v_waiting := array(
+    select q.id from partitions q
+    where q.id = any(p_ids) and exists (select from _lanes_beside(q) s where s.id <> all (v_locked)));
+  if v_waiting <> '{}' then
+    raise exception 'dispatch_policy: other lanes of a partition are locked'
+      using errcode = 'lock_not_available', detail = 'partitions ' || v_waiting::text;
+  end if;
+  return v_locked;
+end
+$$;
+
+-- Of rows that the router has just made or stopped: those that share a partition with others become its lanes. Each gets the
+-- partition's stops, probe, breaker and share. One that is stopped by that waits for no limiter. A row that only a stop has made
+-- goes, once a lane has that stop.
+create or replace function _join_lanes(p_policy policies, p_ids uuid[], p_now timestamptz) returns void language plpgsql
+set enable_nestloop = on as $$   -- as _lock_lanes
+declare
+  v_ids uuid[] := array(
+    select q.id from partitions q
+    where q.id = any(p_ids) and exists (select from _lanes_beside(q) s where s.id <> q.id));
+begin
+  if v_ids = '{}' then
+    return;
+  end if;
+  v_ids := _lock_lanes(v_ids);
+  perform _leave_lines(q.policy_id, q.id, q.limiter_ids),
+    case when (p_policy).recorded then _tell_stop(q.policy_id, q.id, case when s.paused_until = s.stopped_until then 'paused'
+      when s.held_until = s.stopped_until then 'held' else 'breaker_open' end, s.stopped_until, p_now) end
+  from partitions q
+  cross join lateral (select x.* from _lanes_beside(q) x order by x.stopped_until desc limit 1) s
+  where q.id = any(v_ids) and s.stopped_until > q.stopped_until and s.stopped_until > p_now;
+  with whole as materialized (
+    select q.key, count(*) filter (where q.arrival_id > 0) > 1 as several,
+      max(q.paused_until) as paused_until, max(q.held_until) as held_until, max(q.breaker_until) as breaker_until,
+      max(q.stopped_until) as stopped_until,
+      bool_or(q.probing) as probing, max(q.probe_job_id) as probe_job_id, max(q.failures) as failures,
+      max(q.failures_since) as failures_since, max(q.mean_work) as mean_work,
+      max(_decayed(q.decayed_admits, q.decayed_at, (p_policy).half_life, p_now)) as decayed,
+      (array_agg(q.stopped_by order by q.stopped_until desc, q.id))[1] as stopped_by,
+      (array_agg(q.stop_reason order by q.stopped_until desc, q.id))[1] as stop_reason,
+      (array_agg(q.breaker_reason order by q.breaker_until desc, q.id))[1] as breaker_reason
+    from partitions q where q.id = any(v_ids) group by q.key
+  )
+  update partitions q set
+    laned = q.laned or w.several, paused_until = w.paused_until, held_until = w.held_until, breaker_until = w.breaker_until,
+    probing = w.probing, probe_job_id = w.probe_job_id, failures = w.failures, failures_since = w.failures_since,
+    stopped_by = w.stopped_by, stop_reason = w.stop_reason, breaker_reason = w.breaker_reason,
+    denied_until = case when w.stopped_until > q.stopped_until then '-infinity' else q.denied_until end,
+    blocked_on = case when w.stopped_until > q.stopped_until then null else q.blocked_on end,
+    denied_reason = case when w.stopped_until > q.stopped_until then null else q.denied_reason end,
+    waiting_since = case when w.stopped_until > q.stopped_until then null else q.waiting_since end,
+    mean_work = case when q.laned then q.mean_work else w.mean_work end,
+    decayed_admits = case when q.laned then q.decayed_admits else w.decayed end,
+    decayed_at = case when q.laned then q.decayed_at else _throttle_filled_at(q.decayed_at, p_now) end,
+    fair_key = case when q.laned then q.fair_key else _fair_key(p_policy, w.decayed, w.mean_work, q.weight, p_now) end
+  from whole w where q.id = any(v_ids) and q.key = w.key;
+  perform _drop_partitions(array(
+    select q.id from partitions q
+    where q.id = any(v_ids) and q.arrival_id = 0 and q.staged = 0
+      and exists (select from _lanes_beside(q) s where s.arrival_id > 0)));
+end
+$$;
+
+-- What counts against the share of a partition with lanes. Whoever charges one of them writes it to others that wait (see
+-- _share_lanes), and skips locked ones. So the lane that has the most is right.
+create or replace function _share_of_lanes(p partitions, p_half_life float8, p_now timestamptz)
+returns float8 language plpgsql stable as $$
+begin
+  return (select max(_decayed(q.decayed_admits, q.decayed_at, p_half_life, p_now)) from _lanes_beside(p) q);
+end
+$$;
+
+-- Claimed rows, in the order given, with what belongs to their partitions. Those of one partition take turns in the order of their
+-- next jobs: `lane` of `lanes`. While its probe runs, each has the probe.
+create or replace function _with_lanes(p_policy policies, p_claimed claimed[], p_now timestamptz)
+returns claimed[] language plpgsql stable
+set enable_nestloop = on as $$   -- as _lock_lanes
+begin
+  if not exists (select from unnest(p_claimed) c where c.key is not null) then
+    return p_claimed;
+  end if;
+  return array(
+    select case when w.decayed is null then p_claimed[c.ordinality] else row(
+        c.id, c.shard, c.staged, c.limiter_ids, c.weight, c.min_cost, c.due_at, c.waiting_since, w.decayed, p_now, c.mean_work,
+        c.admitted_at, c.goes_first, c.probing, w.probe_job_id, c.head_priority, c.head_run_at, c.head_id, c.key,
+        row_number() over (partition by c.key order by coalesce(n.priority, c.head_priority), coalesce(n.run_at, c.head_run_at),
+          coalesce(n.id, c.head_id), c.id),
+        count(*) over (partition by c.key))::claimed end
+    from unnest(p_claimed) with ordinality c
+    -- by deadlines, and in strict order, the head is not the next job
+    left join lateral (
+      select x.* from _next_in_order(c.id, 1) x where c.key is not null and (p_policy).job_order is not null) n on true
+    left join (
+      select q.key, max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) as decayed,
+        max(s.probe_job_id) as probe_job_id
+      from (select distinct on (c.key) c.id from unnest(p_claimed) c where c.key is not null) x
+      join partitions q on q.id = x.id
+      cross join lateral _lanes_beside(q) s
+      group by q.key
+    ) w on w.key = c.key
+    order by c.ordinality);
+end
+$$;
+
+-- Charges what these claimed rows, which _mark_partitions or _mark_few has written, have admitted to their partitions: the lanes
+-- that wait get the new share. Their virtual times follow each other in the order of their next jobs, as in _rank: with equal ones,
+-- cheap jobs of one lane would use the tokens that a dear one of another waits for. Under strict order they may go on.
+--
+-- A partition may have a thousand lanes. So it writes those with the least virtual times, a hundred at most, and skips locked ones.
+-- The others get it when they are looked at, or are among these next time.
+create or replace function _share_lanes(p_policy policies, p_claimed claimed[], p_now timestamptz) returns void language plpgsql
+set enable_nestloop = on as $$   -- as _lock_lanes
+begin
+  if not exists (select from unnest(p_claimed) c where c.key is not null) then
+    return;
+  end if;
+  with whole as materialized (
+    select (array_agg(c.id))[1] as id, max(x.before) + sum(greatest(q.decayed_admits - x.before, 0)) as charged,
+      bool_or(q.admitted_at >= p_now) as admitted
+    from unnest(p_claimed) c
+    join partitions q on q.id = c.id
+    cross join lateral (select _decayed(c.decayed_admits, c.decayed_at, (p_policy).half_life, p_now) as before) x
+    where c.key is not null group by c.key
+  ),
+  shared as materialized (
+    select w.id, w.admitted, greatest(w.charged, _share_of_lanes(q, (p_policy).half_life, p_now)) as decayed
+    from whole w join partitions q on q.id = w.id
+  ),
+  lane as materialized (
+    select l.id, w.decayed, w.id as of, w.admitted, l.head
+    from shared w
+    join partitions q on q.id = w.id
+    cross join lateral (
+      select s.id, (coalesce(n.priority, s.head_priority), coalesce(n.run_at, s.head_run_at), coalesce(n.id, s.head_id)) as head
+      from _lanes_beside(q) s
+      left join lateral (select x.* from _next_in_order(s.id, 1) x where (p_policy).job_order is not null) n on true
+      where s.due_at < 'infinity' or s.id in (select c.id from unnest(p_claimed) c)
+      order by s.id in (select c.id from unnest(p_claimed) c) desc, s.fair_key limit 100
+    ) l
+    join partitions p on p.id = l.id
+    for no key update of p skip locked
+  ),
+  placed as (
+    select l.*, row_number() over (partition by l.of order by l.head, l.id) - 1 as before from lane l
+  )
+  update partitions q set
+    decayed_admits = l.decayed, decayed_at = _throttle_filled_at(q.decayed_at, p_now),
+    fair_key = _fair_key(p_policy, l.decayed + l.before * coalesce(_work_of(p_policy, q.mean_work), 1), q.mean_work, q.weight, p_now),
+    denied_until = case when l.admitted and q.denied_reason = 'strict_order' and q.blocked_on is null
+      then '-infinity' else q.denied_until end
+  from placed l where q.id = l.id;
+end
+$$;
+
+-- Of these rows, under strict order: those whose partition has an earlier job in another lane, also one that is not routed yet, or
+-- one that is tried again. They wait for it, whichever limiters that lane waits for: until then, and are woken before
+-- (_share_lanes). One whose first other lane is being routed waits a moment.
+create or replace function _behind_lanes(p_policy policies, p_ids uuid[], p_now timestamptz)
+returns table (id uuid, until_at timestamptz) language plpgsql stable as $$
+#variable_conflict use_column
+begin
+  return query
+  with mine as materialized (
+    select q.* from partitions q
+    where q.id = any(p_ids) and (q.laned or q.key in (
+      select a.key from arrivals a where a.policy = (p_policy).name and a.partition_id <> all (p_ids)))
+  ),
+  first as materialized (
+    select distinct on (k.key) k.key, s.partition_id
+    from (select distinct m.key from mine m) k
+    cross join lateral unnest(_all_lanes((p_policy).name, k.key)) x (id)
+    cross join lateral (
+      select h.id from _waiting_heads(array[x.id]) h
+      union all
+      select n.id from _next_in_order(x.id, 1) n
+    ) j
+    join staged_jobs s on s.id = j.id
+    order by k.key, s.sort_at is not distinct from '-infinity' desc, s.priority, s.run_at, s.id
+  )
+  select m.id, case when m.laned then p_now + interval '1 second' else p_now end from mine m
+  join first f on f.key = m.key where f.partition_id <> m.id or not m.laned;
+end
+$$;
