@@ -16,8 +16,8 @@ export const FAULTS = {
     to: "",
   },
   "a release that is lost": {
-    of: "_free_slots",
-    from: /(per_limiter as materialized \([^;]*?from deleted g) group by/,
+    of: "_end_slots",
+    from: /(per_limiter as \([^;]*?from gone g) group by/,
     to: "$1 where mod(g.job_id, 200) <> 0 group by",
   },
   "a wake-up written by the releaser, past locked partitions, in place of a freed row": {
