@@ -877,45 +877,6 @@ comment on type limiter_ids is
   'Limiters of a partition, from narrow to broad, without the ahead bound.';
 comment on column limiter_ids.partition_id is 'The partition.';
 comment on column limiter_ids.ids is 'Ids of its limiters.';
-comment on type use is
-  'A limiter of a claimed partition, see _uses.';
-comment on column use.slots is 'Slots that it has for all claimed partitions together. A limiter that is unknown has no numbers.';
-comment on column use.jobs is 'How many of the partition''s jobs could pass it.';
-comment on column use.partition_id is 'The partition.';
-comment on column use.limiter_id is 'The limiter; null: it is not there.';
-comment on column use.breadth is
-  'Scope of the limiter, see limiters.breadth.';
-comment on column use.tokens is 'Of a throttle: tokens that it has. Else null.';
-comment on column use.capacity is
-  'Of a throttle: tokens that it has when it is full. Else null.';
-comment on column use.reserved_for is
-  'The partition for which a slot is reserved; null: none.';
-comment on type offer is
-  'What a ranking reads of a claimed partition, see _offers.';
-comment on column offer.weight is 'In the partition''s own jobs, as decayed is.';
-comment on column offer.decayed is 'What counts against its share, in its own jobs.';
-comment on column offer.allow is 'The most jobs that may go.';
-comment on column offer.offer is 'How many of them are ranked.';
-comment on column offer.bucket is 'The least tokens of the partition''s own throttles.';
-comment on column offer.unfilled_bucket is 'The same of those that are not full.';
-comment on column offer.goes_on is 'Whether its batch takes only some of the jobs that could go.';
-comment on column offer.is_new is 'Whether none of its jobs was admitted in the last second.';
-comment on column offer.goes_first is 'Whether its next job goes before all others.';
-comment on column offer.lanes is 'How many lanes of its partition were claimed: they take turns.';
-comment on column offer.partition_id is 'The partition.';
-comment on column offer.head_priority is
-  'Its head, the place from which its due jobs are read: see partitions.head_priority.';
-comment on column offer.head_run_at is 'Second part of the head.';
-comment on column offer.head_id is 'Third part of the head.';
-comment on type partition_admitted is
-  'What a pass put in flight of one partition.';
-comment on column partition_admitted.jobs is 'Those of the admitted jobs that were not in flight before.';
-comment on column partition_admitted.cost is
-  'Tokens that the admitted jobs take, also from those that keep a slot and pay more than was paid for it.';
-comment on column partition_admitted.partition_id is 'The partition.';
-comment on column partition_admitted.admitted is 'How many of its jobs were admitted.';
-comment on column partition_admitted.first_job_id is
-  'The lowest id that Graphile Worker gave one of them: the probe, if the partition is probing.';
 comment on type move is 'Another partition that a failed job moves to. The same type stands in src/db/releasing.ts.';
 comment on column move.key is 'Key of the partition that the job moves to.';
 comment on column move.lane is 'The keys of its own that the job names there, see _lane_of; null: none.';
@@ -1027,68 +988,36 @@ comment on column room_before.pools is
   'Of a gate with perWorker: how many worker pools its cap goes by. Else null.';
 comment on column room_before.rises_at is
   'When its cap rises that holds because a worker pool has requeued a job. Null: none does.';
-comment on type shadow_left is
-  'What a pass met at the limiter of a shadow gate, see _shadow_left.';
-comment on column shadow_left.limiter_id is 'Number of the limiter.';
-comment on column shadow_left.gate is 'Name of the gate.';
-comment on column shadow_left.denied is
-  'Jobs of the pass that the gate would have held back.';
-comment on column shadow_left.cost is
-  'What the other jobs of the pass cost. Throttle: it takes that.';
-comment on type room_after is 'What a pass leaves of a limiter, see _rooms_after.';
+comment on type room_after is 'What a pass leaves of a limiter.';
 comment on column room_after.before is 'What it had before the pass.';
 comment on column room_after.jobs is 'Jobs that the pass put in flight under it.';
-comment on column room_after.slots_left is
-  'Cap: how many more jobs may be in flight. Throttle: null.';
-comment on column room_after.tokens_left is
-  'Throttle: tokens that it has then. Cap: null.';
-comment on column room_after.spent_then is
-  'Window: what is spent then, oldest first. Else null.';
-comment on type leftover is
-  'What a pass leaves of a claimed partition, see _leftovers.';
-comment on column leftover.probe_job_id is 'The probe that is out.';
-comment on column leftover.head_id is 'The next of its due jobs; null: it has none.';
-comment on column leftover.head_chosen is 'Whether the pass chose this job and could not admit it.';
-comment on column leftover.gone is 'Its jobs that left staging in this pass.';
-comment on column leftover.next_run_at is 'If it has no due job: when the first of its others is due.';
-comment on column leftover.partition_id is 'The partition.';
-comment on column leftover.limiter_ids is 'Its limiters, from narrow to broad.';
-comment on column leftover.weight is 'Its share in relation to other partitions.';
-comment on column leftover.due_at is
-  'When its next job was due, as the pass found it.';
-comment on column leftover.waiting_since is
-  'Since when it had due jobs and none was admitted, as the pass found it; null: it had none.';
-comment on column leftover.decayed is
-  'What counts against its share after the pass: jobs, or seconds if fairness is by work.';
-comment on column leftover.admitted is 'How many of its jobs the pass admitted.';
-comment on column leftover.head_priority is 'Priority of its next job.';
-comment on column leftover.head_run_at is 'When its next job was due.';
-comment on column leftover.head_cost is
-  'Tokens that its next job takes from each throttle.';
-comment on type lack is
-  'A limiter without room for a partition''s next job, see _lacks.';
-comment on column lack.ord is 'Its place among the partition''s limiters.';
-comment on column lack.limiter_id is 'Null: the limiter is not there.';
-comment on column lack.ready_at is 'When it may have room; null: nobody knows.';
-comment on column lack.partition_id is 'The partition.';
-comment on column lack.breadth is
-  'Scope of the limiter, see limiters.breadth.';
-comment on column lack.kind is 'Kind of the limiter.';
-comment on column lack.by_tokens is 'True: it lacks tokens. False: it lacks a slot.';
-comment on column lack.reason is
-  'Why the partition waits for it. docs/reasons.md explains the reasons.';
-comment on type reservation is
-  'A slot of a limiter that a pass reserves for a partition. _reservations makes it.';
-comment on column reservation.limiter_id is 'The limiter.';
-comment on column reservation.partition_id is 'The partition that has the slot.';
-comment on column reservation.until is 'When others may use it.';
+comment on column room_after.slots is 'Its slots; null: it counts tokens.';
+comment on column room_after.tokens is 'Its tokens, also of a shadow gate; null: it counts jobs.';
+comment on column room_after.spent is 'Of a window: what it remembers; else null.';
 comment on type verdict is
-  'What a pass decides about a claimed partition, see _verdicts.';
-comment on column verdict.lack is 'The first limiter it waits for. Its fields are null if there is none.';
-comment on column verdict.leftover is 'What the pass leaves of the partition.';
+  'What a pass decides about a claimed partition, see _charge: what it leaves of it, and the first limiter that its next job waits for.';
+comment on column verdict.partition_id is 'The partition.';
+comment on column verdict.limiter_ids is 'Its limiters, from narrow to broad.';
+comment on column verdict.weight is 'Its share in relation to other partitions.';
+comment on column verdict.due_at is 'When its next job was due, as the pass found it.';
+comment on column verdict.waiting_since is 'Since when due jobs wait, as the pass found it.';
+comment on column verdict.decayed is 'Its decayed admits, with those of the pass.';
+comment on column verdict.admitted is 'How many of its jobs the pass admitted.';
+comment on column verdict.probe_job_id is 'The probe that is out.';
+comment on column verdict.head_id is 'The next of its due jobs; null: it has none.';
+comment on column verdict.head_priority is 'Priority of its next job.';
+comment on column verdict.head_run_at is 'When its next job was due.';
+comment on column verdict.head_cost is 'What its next job costs.';
+comment on column verdict.next_run_at is 'If it has no due job: when the first of its others is due.';
+comment on column verdict.gone is 'Its jobs that left staging in this pass.';
+comment on column verdict.ord is 'Place of the limiter that its next job waits for; null: it waits for none.';
+comment on column verdict.breadth is 'Breadth of that limiter; null: it is gone.';
+comment on column verdict.kind is 'Kind of that limiter.';
+comment on column verdict.by_tokens is 'Whether that limiter counts tokens.';
+comment on column verdict.ready_at is 'When that limiter may have room; null: when somebody says so.';
 comment on column verdict.reason is 'Why due jobs stay; null: none does.';
 comment on column verdict.denied_until is
-  'When it is looked at again if nobody wakes it; null: at once. infinity: it must be woken.';
+  'When the partition is looked at again, if nobody wakes it; null: at once.';
 comment on column verdict.blocked_on is 'The limiter it waits for; null: none.';
 comment on type waiting_job is
   'A job that waits in Graphile Worker and may be adopted, as _waiting_jobs saw it.';

@@ -728,33 +728,6 @@ create type limiter_ids as (
   partition_id uuid, ids bigint[]
 );
 
-create type use as (
-  partition_id uuid, limiter_id bigint, breadth smallint,
-  slots int,
-  tokens float8, capacity float8, reserved_for uuid,
-  jobs float8
-);
-
-create type offer as (
-  partition_id uuid, head_priority smallint, head_run_at timestamptz, head_id bigint, weight float8, decayed float8,
-  allow int,
-  offer int,
-  bucket float8,
-  unfilled_bucket float8,
-  goes_on boolean,
-  is_new boolean,
-  goes_first boolean,
-  lanes int
-);
-
-create type partition_admitted as (
-  partition_id uuid,
-  admitted int,
-  first_job_id bigint,
-  jobs int,
-  cost float8
-);
-
 create type move as (
   key text, lane text, shard text, context jsonb, weight float8, cost float8, limits jsonb
 );
@@ -790,50 +763,21 @@ create type room_before as (
   shadow_tokens float8, shadow_slots int, share int, pools int, rises_at timestamptz
 );
 
-create type shadow_left as (
-  limiter_id bigint,
-  gate text,
-  denied int,
-  cost float8
-);
-
 create type room_after as (
   before room_before,
   jobs int,
-  slots_left int,
-  tokens_left float8,
-  spent_then spending[]
-);
-
-create type leftover as (
-  partition_id uuid, limiter_ids bigint[], weight float8, due_at timestamptz, waiting_since timestamptz,
-  decayed float8, admitted int,
-  probe_job_id bigint,
-  head_id bigint, head_priority smallint, head_run_at timestamptz, head_cost float8,
-  head_chosen boolean,
-  next_run_at timestamptz,
-  gone int
-);
-
-create type lack as (
-  partition_id uuid,
-  ord int,
-  limiter_id bigint,
-  breadth smallint, kind text, by_tokens boolean,
-  ready_at timestamptz,
-  reason text
+  slots int,
+  tokens float8,
+  spent spending[]
 );
 
 create type verdict as (
-  leftover leftover,
-  lack lack,
+  partition_id uuid, limiter_ids bigint[], weight float8, due_at timestamptz, waiting_since timestamptz,
+  decayed float8, admitted int, probe_job_id bigint,
+  head_id bigint, head_priority smallint, head_run_at timestamptz, head_cost float8,
+  next_run_at timestamptz, gone int,
+  ord int, breadth smallint, kind text, by_tokens boolean, ready_at timestamptz,
   reason text, denied_until timestamptz, blocked_on bigint
-);
-
-create type reservation as (
-  limiter_id bigint,
-  partition_id uuid,
-  until timestamptz
 );
 
 create type :DISPATCH_POLICY_SCHEMA.added_job as (

@@ -6,15 +6,14 @@ import { REASONS } from "../../src/operate/look.ts";
 
 /** Where a reason is set, by a CASE. Whatever else is a text between `then` or `else` and the next word is no reason. */
 const SOURCES = [
-  "_lacks",
+  "_charge",
   "_lack_reason",
-  "_verdicts",
   "_wait_in_order",
   "_shown_reason",
   "staged_jobs",
 ] as const;
 /** Texts of these CASEs that are values of other columns. */
-const NO_REASONS = ["infinity"];
+const NO_REASONS = ["infinity", "workers", "gate"];
 
 const files = [...sqlFiles("functions"), ...sqlFiles("views")]
   .flatMap(describedIn)

@@ -176,7 +176,9 @@ $$;
 --   saturated   a cap over all of the policy is reached, so nothing goes until a job ends. 'workers': only because they
 --     have enough to do.
 --
--- Its steps pass on one row for each limiter and each partition. Only the first step and _leftovers read one for each job.
+-- A partition waits for the first limiter, narrow scopes first, that has no room for its next job. Of several buckets of
+-- its own, it waits for the one that is ready last. The reason is that limiter's. The others' may show later.
+--
 -- One plan, made once, serves one job and 5,000 (see _allocate), with hash joins only. So that no step reads a whole
 -- table, each table's ids stand beside the join.
 create or replace function _charge(
@@ -190,27 +192,133 @@ create or replace function _charge(
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
   v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
+  v_were_staged boolean := (p_candidates[1]).ct is not null;   -- a job admitted at its start was not
+  v_has_gone boolean := exists (select from unnest(p_admissions) a where not a.admitted);
   v_put record;
-  v_shadows shadow_left[] := '{}';
+  v_shadow_costs jsonb := '{}';
   v_left room_after[];
-  v_leftovers leftover[];
-  v_lacks lack[];
   v_verdicts verdict[];
 begin
   v_put := _put_in_flight(
     p_policy, p_claimed, p_limiters, p_candidates, p_admissions, p_now,
     case when p_forced then '{"forced": true}'::jsonb end);
-  if v_put.admitted <> '{}' and exists (
+  shadow_denied := '{}';
+  if v_put.partition_ids <> '{}' and exists (
     select from unnest(p_limiters) l where l.shadow_slots is not null or l.shadow_tokens is not null) then
-    v_shadows := _shadow_left(
-      p_limiters, p_claimed, p_candidates, p_admissions, v_put.kept);
+    select s.costs, case when p_forced then '{}' else s.denied end into v_shadow_costs, shadow_denied
+    from _met_shadows(p_limiters, p_claimed, p_candidates, p_admissions, v_put.kept) s;
   end if;
-  v_left := _rooms_after(
-    p_limiters, p_claimed, v_put.admitted, v_shadows, p_now, p_forced, v_put.recounted);
-  v_leftovers := _leftovers(
-    p_policy, p_claimed, p_candidates, p_admissions, v_put.admitted, p_now);
-  v_lacks := _lacks(v_leftovers, v_left, p_now);
-  v_verdicts := _verdicts(p_policy, v_leftovers, v_lacks, p_now);
+  with put as materialized (
+    select * from unnest(v_put.partition_ids, v_put.admitted, v_put.first_job_ids, v_put.jobs, v_put.costs)
+      n (partition_id, admitted, first_job_id, jobs, cost)
+  ),
+  -- What each limiter has left. The throttle of a shadow gate gives tokens only to the jobs that it had tokens for. The slots of
+  -- jobs that were in flight there already are not taken twice.
+  rooms as materialized (
+    select l as before, coalesce(n.jobs, 0) as jobs,
+      l.slots - coalesce(n.jobs, 0) + coalesce((v_put.recounted ->> l.id::text)::int, 0) as slots, t.tokens,
+      case when l.spent is not null then _window_spend(
+        l.spent, l.window_seconds, l.remembered, coalesce(l.tokens, l.shadow_tokens) - t.tokens, p_now) end as spent
+    from unnest(p_limiters) l
+    left join (
+      select u.id, sum(n.jobs)::int as jobs, sum(n.cost) as cost
+      from put n
+      join unnest(p_claimed) p on p.id = n.partition_id
+      cross join unnest(p.limiter_ids) u (id)
+      where n.jobs > 0 or n.cost > 0 group by u.id
+    ) n on n.id = l.id
+    cross join lateral (
+      -- a cap's tokens are null: greatest and least would make them 0, and the cap would look full
+      select case when l.shadow_tokens is not null then l.shadow_tokens - coalesce((v_shadow_costs ->> l.id::text)::float8, 0)
+        when p_forced and l.tokens is not null then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
+        else l.tokens - coalesce(n.cost, 0) end as tokens
+    ) t
+  ),
+  -- what each partition has left: its share, its probe, and its next job
+  leftovers as materialized (
+    select p.id, p.limiter_ids, p.weight, p.due_at, p.waiting_since,
+      _decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now)
+        + coalesce(n.admitted, 0) * coalesce(_work_of(p_policy, p.mean_work), 1) as decayed,
+      coalesce(n.admitted, 0) as admitted,
+      case when p.probing then coalesce(p.probe_job_id, n.first_job_id) end as probe_job_id,
+      h.staged_id as head_id, h.priority as head_priority, h.run_at as head_run_at, h.cost as head_cost,
+      h.chosen as head_chosen,
+      case when h.staged_id is null then (
+        select min(coalesce(s.retry_at, s.run_at)) from staged_jobs s
+        where s.partition_id = p.id and not s.due
+      ) end as next_run_at,
+      case when v_were_staged then coalesce(n.admitted, 0) + coalesce(g.jobs, 0) else 0 end as gone
+    from unnest(p_claimed) p
+    left join put n on n.partition_id = p.id
+    left join (
+      select distinct on (c.partition_id) c.* from unnest(p_candidates) c
+      where (c.staged_id in (select a.staged_id from unnest(p_admissions) a)) is not true
+      order by c.partition_id, c.pos
+    ) h on h.partition_id = p.id
+    -- those that left staging without an effect
+    left join (
+      select c.partition_id, count(*)::int as jobs from unnest(p_candidates) c
+      where v_has_gone and c.staged_id in (select a.staged_id from unnest(p_admissions) a where not a.admitted)
+      group by c.partition_id
+    ) g on g.partition_id = p.id
+  ),
+  -- the limiters that have no room for their next jobs, and when each may have room
+  lacks as materialized (
+    select p.id as partition_id, u.ord::int, l.id as limiter_id, l.breadth, l.kind, l.tokens is not null as by_tokens,
+      case when l.tokens is not null then _throttle_ready_at(
+          l.tokens_left, l.rate, l.per, l.capacity, l.spent_left, l.calendar, p.head_cost, p_now)
+        -- nobody is notified when Graphile Worker has recorded an end
+        when l.ending > 0 then p_now + interval '10 milliseconds' end as ready_at,
+      -- the limiter is gone: the partition is looked at again after a second
+      case when l.id is null then 'concurrency_full'
+        else _lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) end as reason
+    from leftovers p
+    cross join lateral unnest(p.limiter_ids) with ordinality u (id, ord)
+    left join (
+      select (r.before).*, r.slots as slots_left, r.tokens as tokens_left, r.spent as spent_left from rooms r
+    ) l on l.id = u.id
+    where p.head_id is not null and (
+      l.id is null
+      or _lacks_room(
+        l.slots_left, l.reserved_for, case when l.tokens is not null then l.tokens_left end, l.capacity, l.rate,
+        p.id, p.head_cost))
+  ),
+  waits as materialized (
+    select distinct on (k.partition_id) k.*
+    from (
+      select x.*, first_value(x.breadth = 0 and x.by_tokens) over (partition by x.partition_id order by x.ord) as by_bucket
+      from lacks x
+    ) k
+    order by k.partition_id, case when k.by_bucket then k.breadth end, case when k.by_bucket then k.by_tokens end desc,
+      case when k.by_bucket then k.ready_at end desc nulls last, k.ord
+  ),
+  verdicts as (
+    select p.id, p.limiter_ids, p.weight, p.due_at, p.waiting_since, p.decayed, p.admitted, p.probe_job_id,
+      p.head_id, p.head_priority, p.head_run_at, p.head_cost, p.next_run_at, p.gone,
+      k.ord, k.breadth, k.kind, k.by_tokens, k.ready_at,
+      case when p.head_id is null then null
+        when p.probe_job_id is not null then 'probing'
+        when k.partition_id is not null then k.reason
+        when p.head_chosen is true then null
+        when p.admitted >= (p_policy).batch_size then 'batch'
+        else 'tick_budget' end,
+      case when p.head_id is null then null
+        when p.probe_job_id is not null then 'infinity'   -- until the release of the probe is routed
+        -- it was chosen, but another session has its row locked
+        when k.partition_id is null and p.head_chosen is true then p_now + interval '50 milliseconds'
+        when k.partition_id is null then null
+        when k.limiter_id is null then p_now + interval '1 second'
+        when k.by_tokens then least(
+          case when k.breadth = 0 then k.ready_at else 'infinity' end,
+          _earlier_at(p.id, p.head_priority, p.head_run_at, p.head_id, (p_policy).job_order is not null, p_now))
+        else 'infinity' end,
+      -- also on a bucket of its own, whose time is known, because other numbers change that time
+      case when p.head_id is not null and p.probe_job_id is null then k.limiter_id end
+    from leftovers p left join waits k on k.partition_id = p.id
+  )
+  select array(select row(r.before, r.jobs, r.slots, r.tokens, r.spent)::room_after from rooms r),
+    array(select v::verdict from verdicts v)
+  into v_left, v_verdicts;
   perform _charge_limiters(
     (p_policy).id, v_partition_ids, v_left, v_verdicts, p_now,
     exists (select from unnest(p_admissions) a where a.waits_elsewhere));
@@ -222,191 +330,46 @@ begin
     select coalesce(jsonb_object_agg(d.reason, d.n), '{}') from (
       select v.reason, count(*) as n from unnest(v_verdicts) v where v.reason is not null group by v.reason
     ) d);
-  shadow_denied := case when p_forced or v_shadows = '{}' then '{}' else (
-    select coalesce(jsonb_object_agg(d.gate, d.n), '{}') from (
-      select s.gate, sum(s.denied) as n from unnest(v_shadows) s where s.denied > 0 group by s.gate
-    ) d) end;
   saturated := (
-    select case when bool_and((v.lack).kind = 'ahead') then 'workers' else 'gate' end
+    select case when bool_and(v.kind = 'ahead') then 'workers' else 'gate' end
     from unnest(v_verdicts) v
-    where (v.lack).breadth >= 2 and not (v.lack).by_tokens and v.blocked_on is not null having count(*) > 0);
+    where v.breadth >= 2 and not v.by_tokens and v.blocked_on is not null having count(*) > 0);
 end
 $$;
 
--- What a pass met at shadow gates: how many of its jobs each limiter would have held back, and what the others cost. The jobs come
--- in the order in which a real gate ranks them. From the first one without room on, all are held back, and take nothing.
+-- What a pass met at shadow gates. The jobs come in the order in which a real gate ranks them. From the first one without room
+-- on, all are held back, and take nothing. Each gate is judged by itself: what one would have held back takes from the others
+-- all the same, because it goes.
 --
 --   p_kept   jobs that keep slots and tokens which they had before
---
--- Each gate is judged by itself: what one would have held back takes from the others all the same, because it goes.
-create or replace function _shadow_left(
+--   costs    what the jobs that it would have let go cost, by limiter
+--   denied   how many jobs it would have held back, by gate; without those of none
+create or replace function _met_shadows(
   p_limiters room_before[], p_claimed claimed[],
   p_candidates candidate[],
-  p_admissions admission[], p_kept bigint[]
-) returns shadow_left[] language plpgsql stable as $$   -- planned as _charge
+  p_admissions admission[], p_kept bigint[], out costs jsonb, out denied jsonb
+) language plpgsql stable as $$   -- planned as _charge
 begin
-  return array(
-    select row(j.id, j.gate, count(*) filter (where not j.has_room), coalesce(sum(j.cost) filter (where j.has_room), 0))
-      ::shadow_left
+  with judged as materialized (
+    select c.id, c.gate, c.cost, case when c.shadow_slots is not null then c.rank <= c.shadow_slots
+      else c.rate > 0 and _lets_through(
+        c.shadow_tokens, case when c.rank = 1 then c.capacity else 'Infinity' end, c.used) end as has_room
     from (
-      select c.*, case when c.shadow_slots is not null then c.rank <= c.shadow_slots
-        else c.rate > 0 and _lets_through(
-          c.shadow_tokens, case when c.rank = 1 then c.capacity else 'Infinity' end, c.used) end as has_room
-      from (
-        select l.id, l.gate, l.shadow_slots, l.shadow_tokens, l.capacity, l.rate, c.cost,
-          row_number() over in_order as rank, sum(c.cost) over in_order as used
-        from unnest(p_admissions) a
-        join unnest(p_candidates) c on c.staged_id = a.staged_id
-        join unnest(p_claimed) p on p.id = c.partition_id
-        cross join lateral unnest(p.limiter_ids) u (id)
-        join unnest(p_limiters) l on l.id = u.id and (l.shadow_slots is not null or l.shadow_tokens is not null)
-        where a.admitted and (a.job_id in (select unnest(p_kept))) is not true
-        window in_order as (partition by l.id order by c.vt, c.priority, c.run_at, c.staged_id rows unbounded preceding)
-      ) c
-    ) j
-    group by j.id, j.gate);
-end
-$$;
-
--- What these limiters have left after a pass that put `p_admitted` in flight. `p_forced`: tokens stop at zero. The throttle of a
--- shadow gate gives tokens only to the jobs that it had tokens for (`p_shadows`). The slots of jobs that were in flight there
--- already (`p_recounted`, see _put_in_flight) are not taken twice.
-create or replace function _rooms_after(
-  p_limiters room_before[], p_claimed claimed[],
-  p_admitted partition_admitted[], p_shadows shadow_left[],
-  p_now timestamptz, p_forced boolean, p_recounted jsonb
-) returns room_after[] language plpgsql stable as $$   -- planned as _charge
-begin
-  return array(
-    select row(
-        l, coalesce(n.jobs, 0), l.slots - coalesce(n.jobs, 0) + coalesce((p_recounted ->> l.id::text)::int, 0), t.tokens_left,
-        case when l.spent is not null then _window_spend(
-          l.spent, l.window_seconds, l.remembered, coalesce(l.tokens, l.shadow_tokens) - t.tokens_left, p_now) end
-      )::room_after
-    from unnest(p_limiters) l
-    left join (
-      select u.id, sum(n.jobs)::int as jobs, sum(n.cost) as cost
-      from unnest(p_admitted) n
-      join unnest(p_claimed) p on p.id = n.partition_id
-      cross join unnest(p.limiter_ids) u (id)
-      where n.jobs > 0 or n.cost > 0 group by u.id
-    ) n on n.id = l.id
-    cross join lateral (
-      -- a cap's tokens are null: greatest and least would make them 0, and the cap would look full
-      select case when l.shadow_tokens is not null then l.shadow_tokens - coalesce((
-          select s.cost from unnest(p_shadows) s where s.limiter_id = l.id), 0)
-        when p_forced and l.tokens is not null then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
-        else l.tokens - coalesce(n.cost, 0) end as tokens_left
-    ) t);
-end
-$$;
-
--- What a pass leaves of each claimed partition: its share, its probe, and its next job.
-create or replace function _leftovers(
-  p_policy policies, p_claimed claimed[],
-  p_candidates candidate[],
-  p_admissions admission[],
-  p_admitted partition_admitted[], p_now timestamptz
-) returns leftover[] language plpgsql stable as $$   -- planned as _charge
-declare
-  v_were_staged boolean := (p_candidates[1]).ct is not null;   -- a job admitted at its start was not
-  v_has_gone boolean := exists (select from unnest(p_admissions) a where not a.admitted);
-begin
-  return array(
-    select row(
-        p.id, p.limiter_ids, p.weight, p.due_at, p.waiting_since,
-        _decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now)
-          + coalesce(n.admitted, 0) * coalesce(_work_of(p_policy, p.mean_work), 1),
-        coalesce(n.admitted, 0),
-        case when p.probing then coalesce(p.probe_job_id, n.first_job_id) end,
-        h.staged_id, h.priority, h.run_at, h.cost, h.chosen,
-        case when h.staged_id is null then (
-          select min(coalesce(s.retry_at, s.run_at)) from staged_jobs s
-          where s.partition_id = p.id and not s.due
-        ) end,
-        case when v_were_staged then coalesce(n.admitted, 0) + coalesce(g.jobs, 0) else 0 end)::leftover
-    from unnest(p_claimed) p
-    left join unnest(p_admitted) n on n.partition_id = p.id
-    left join (
-      select distinct on (c.partition_id) c.* from unnest(p_candidates) c
-      where (c.staged_id in (select a.staged_id from unnest(p_admissions) a)) is not true
-      order by c.partition_id, c.pos
-    ) h on h.partition_id = p.id
-    -- those that left staging without an effect
-    left join (
-      select c.partition_id, count(*)::int as jobs from unnest(p_candidates) c
-      where v_has_gone and c.staged_id in (select a.staged_id from unnest(p_admissions) a where not a.admitted)
-      group by c.partition_id
-    ) g on g.partition_id = p.id);
-end
-$$;
-
--- The limiters that have no room for the partitions' next jobs, and when each may have room.
-create or replace function _lacks(
-  p_leftovers leftover[], p_left room_after[],
-  p_now timestamptz
-) returns lack[] language plpgsql stable as $$   -- planned as _charge
-begin
-  return array(
-    select row(
-        p.partition_id, u.ord, l.id, l.breadth, l.kind, l.tokens is not null,
-        case when l.tokens is not null then _throttle_ready_at(
-            l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, l.calendar, p.head_cost, p_now)
-          -- nobody is notified when Graphile Worker has recorded an end
-          when l.ending > 0 then p_now + interval '10 milliseconds' end,
-        -- the limiter is gone: the partition is looked at again after a second
-        case when l.id is null then 'concurrency_full'
-          else _lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) end)::lack
-    from unnest(p_leftovers) p
-    cross join lateral unnest(p.limiter_ids) with ordinality u (id, ord)
-    left join (
-      select (x.before).*, x.slots_left, x.tokens_left, x.spent_then from unnest(p_left) x
-    ) l on l.id = u.id
-    where p.head_id is not null and (
-      l.id is null
-      or _lacks_room(
-        l.slots_left, l.reserved_for, case when l.tokens is not null then l.tokens_left end, l.capacity, l.rate,
-        p.partition_id, p.head_cost)));
-end
-$$;
-
--- Decides about each claimed partition: why due jobs stay, which limiter it waits for, and when it is looked at again if
--- nobody wakes it. It waits for the first limiter, narrow scopes first, that has no room for its next job. Of several
--- buckets of its own, it waits for the one that is ready last. The reason is that limiter's. The others' may show later.
-create or replace function _verdicts(
-  p_policy policies, p_leftovers leftover[],
-  p_lacks lack[], p_now timestamptz
-) returns verdict[] language plpgsql stable as $$   -- planned as _charge
-begin
-  return array(
-    select row(
-        p, k,
-        case when p.head_id is null then null
-          when p.probe_job_id is not null then 'probing'
-          when k.partition_id is not null then k.reason
-          when p.head_chosen is true then null
-          when p.admitted >= (p_policy).batch_size then 'batch'
-          else 'tick_budget' end,
-        case when p.head_id is null then null
-          when p.probe_job_id is not null then 'infinity'   -- until the release of the probe is routed
-          -- it was chosen, but another session has its row locked
-          when k.partition_id is null and p.head_chosen is true then p_now + interval '50 milliseconds'
-          when k.partition_id is null then null
-          when k.limiter_id is null then p_now + interval '1 second'
-          when k.by_tokens then least(
-            case when k.breadth = 0 then k.ready_at else 'infinity' end,
-            _earlier_at(p.partition_id, p.head_priority, p.head_run_at, p.head_id, (p_policy).job_order is not null, p_now))
-          else 'infinity' end,
-        -- also on a bucket of its own, whose time is known, because other numbers change that time
-        case when p.head_id is not null and p.probe_job_id is null then k.limiter_id end)::verdict
-    from unnest(p_leftovers) p
-    left join (
-      select distinct on (x.partition_id) x.partition_id, x as first,
-        first_value(x) over (
-          partition by x.partition_id order by x.breadth, x.by_tokens desc, x.ready_at desc nulls last, x.ord) as own
-      from unnest(p_lacks) x order by x.partition_id, x.ord
-    ) w on w.partition_id = p.partition_id
-    cross join lateral (
-      select (case when (w.first).breadth = 0 and (w.first).by_tokens then w.own else w.first end).*) k);
+      select l.id, l.gate, l.shadow_slots, l.shadow_tokens, l.capacity, l.rate, c.cost,
+        row_number() over in_order as rank, sum(c.cost) over in_order as used
+      from unnest(p_admissions) a
+      join unnest(p_candidates) c on c.staged_id = a.staged_id
+      join unnest(p_claimed) p on p.id = c.partition_id
+      cross join lateral unnest(p.limiter_ids) u (id)
+      join unnest(p_limiters) l on l.id = u.id and (l.shadow_slots is not null or l.shadow_tokens is not null)
+      where a.admitted and (a.job_id in (select unnest(p_kept))) is not true
+      window in_order as (partition by l.id order by c.vt, c.priority, c.run_at, c.staged_id rows unbounded preceding)
+    ) c
+  )
+  select coalesce((select jsonb_object_agg(j.id, j.cost) from (
+      select j.id, sum(j.cost) as cost from judged j where j.has_room group by j.id) j), '{}'),
+    coalesce((select jsonb_object_agg(j.gate, j.jobs) from (
+      select j.gate, count(*) as jobs from judged j where not j.has_room group by j.gate) j), '{}')
+  into costs, denied;
 end
 $$;

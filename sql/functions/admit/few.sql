@@ -193,7 +193,7 @@ begin
       v_job.pos := v_pos;
       v_job.vt := case when (p_policy).half_life is null then 0 when v_line.goes_first and v_pos = 1 then '-Infinity'
         else (case when v_decayed < 0.001 then 0 else v_decayed end + (v_line.lane - v_line.lanes) + v_pos * v_line.lanes)
-          / v_line.weight end;   -- as _offers
+          / v_line.weight end;   -- as _rank
       v_job.overtakes := v_pos = 1 and _is_new(p_policy, v_line.admitted_at, p_now);
       v_jobs := v_jobs || v_job;
     end loop;
@@ -213,7 +213,7 @@ begin
       v_heads[v_at] := v_job;
       v_room := v_rooms[v_lacks];
       if v_room.breadth > 0 and v_room.tokens is not null and v_taken[v_at] < (p_policy).batch_size then
-        -- one that could not go even if all of its partition were as cheap as the cheapest stands in nobody's way, see _uses
+        -- one that could not go even if all of its partition were as cheap as the cheapest stands in nobody's way, see _rank
         v_can := v_job.pos;
         foreach v_id in array v_line.limiter_ids loop
           v_pos := array_position(v_ids, v_id);

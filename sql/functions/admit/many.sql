@@ -69,69 +69,64 @@ create or replace function _allocate(
 ) returns candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
-  v_uses use[] := _uses(p_claimed, p_limiters);
-  v_offered record;
-  v_ranked record;
+  v_ranked record := _rank(p_policy, p_claimed, p_limiters, p_now, false);
 begin
-  v_offered := _offers(p_policy, p_claimed, v_uses, p_now, false);
-  v_ranked := _rank(p_policy, v_uses, v_offered.offers, v_offered.most);
   if v_ranked.wants_more then
-    v_offered := _offers(p_policy, p_claimed, v_uses, p_now, true);
-    v_ranked := _rank(p_policy, v_uses, v_offered.offers, v_offered.most);
+    v_ranked := _rank(p_policy, p_claimed, p_limiters, p_now, true);
   end if;
   return coalesce(v_ranked.candidates, '{}');
 end
 $$;
 
--- The limiters of each claimed partition, and how many of its jobs could pass each.
-create or replace function _uses(
-  p_claimed claimed[], p_limiters room_before[]
-) returns use[] language plpgsql stable as $$   -- planned as _allocate
-declare
-  v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
-begin
-  return array(
-    select row(
-        p.id, l.id, l.breadth,
-        -- a slot that is reserved for a partition outside the claim does not count
-        l.slots - case when l.reserved_for <> all (v_partition_ids) then 1 else 0 end,
-        l.tokens, l.capacity, l.reserved_for,
-        case
-          when l.slots is not null then
-            l.slots - case when l.reserved_for is not null and l.reserved_for <> p.id then 1 else 0 end
-          when l.rate <= 0 then 0
-          else _jobs_through(l.tokens, l.capacity, p.min_cost)
-        end)::use
-    from unnest(p_claimed) p
-    cross join lateral unnest(p.limiter_ids) u (id)
-    left join unnest(p_limiters) l on l.id = u.id);
-end
-$$;
-
--- How many jobs of each claimed partition are ranked.
+-- Ranks candidates. A candidate's virtual time is (decayed admits + its position in its partition) / weight. It goes if its
+-- rank by virtual time is within what is left of every limiter it uses. For a throttle the rank is the running sum of
+-- costs.
 --
---   p_all   all that may go; else only as many as the partition's share could be
+-- Narrow scopes come first, so that a job which a narrow scope refuses takes nothing from a broad one. The budget then
+-- takes the smallest virtual times. Over all candidates this is max-min fair, and uses the whole budget.
+--
+--   p_all        all jobs that may go are ranked; else only as many of each partition as its share could be
+--   wants_more   a partition got all it was offered, and could have more
 --
 -- The share: let there be room for n jobs over k partitions. The n smallest virtual times are below the level at which n +
 -- k jobs would be, if every partition had enough. That level is the least of (n + k + admits) / weight, summed over the
 -- partitions with the smallest admits / weight.
 --
--- If fairness is by work, a partition's admits and weight are in its own jobs. Both are divided by what one of them counts
--- for, which leaves admits / weight as it is.
-create or replace function _offers(
-  p_policy policies, p_claimed claimed[],
-  p_uses use[], p_now timestamptz, p_all boolean,
-  out offers offer[],
-  out most float8   -- what all of them together may have
+-- If fairness is by work, a partition's admits and weight are in its own jobs: both are divided by what one of them counts
+-- for, which leaves admits / weight as it is. The batch may then take only the first jobs of a partition, and the jobs of
+-- all others that come behind its next job wait, because the next pass follows at once. Otherwise long jobs took the room
+-- that its short jobs left, a batch at a time.
+--
+-- The next job of a partition that goes first has the least virtual time of all, see _longest_first.
+create or replace function _rank(
+  p_policy policies, p_claimed claimed[], p_limiters room_before[], p_now timestamptz, p_all boolean,
+  out candidates candidate[], out wants_more boolean
 ) language plpgsql stable as $$   -- planned as _allocate
+declare
+  v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
 begin
-  with room as materialized (
+  -- the limiters of each partition, and how many of its jobs could pass each
+  with uses as materialized (
+    select p.id as partition_id, l.id as limiter_id, l.breadth, l.tokens, l.capacity, l.reserved_for,
+      -- a slot that is reserved for a partition outside the claim does not count
+      l.slots - case when l.reserved_for <> all (v_partition_ids) then 1 else 0 end as slots,
+      case
+        when l.slots is not null then
+          l.slots - case when l.reserved_for is not null and l.reserved_for <> p.id then 1 else 0 end
+        when l.rate <= 0 then 0
+        else _jobs_through(l.tokens, l.capacity, p.min_cost)
+      end as jobs
+    from unnest(p_claimed) p
+    cross join lateral unnest(p.limiter_ids) u (id)
+    left join unnest(p_limiters) l on l.id = u.id
+  ),
+  room as materialized (
     select u.partition_id, count(u.limiter_id) as known, min(u.jobs) as jobs,
       min(u.jobs) filter (where u.breadth >= 2) as broad_jobs,
       coalesce(min(u.tokens) filter (where u.breadth = 0), 'Infinity') as bucket,
       coalesce(min(u.tokens) filter (
         where u.breadth = 0 and not _lets_through(u.tokens, u.capacity, u.capacity)), 'Infinity') as unfilled_bucket
-    from unnest(p_uses) u group by u.partition_id
+    from uses u group by u.partition_id
   ),
   part as materialized (
     select p.id, p.head_priority, p.head_run_at, p.head_id, p.weight / e.work as weight,
@@ -163,49 +158,19 @@ begin
       where p.allow > 0 and not p_all and t.jobs < t.allow and (p_policy).half_life is not null
       window w as (order by p.decayed / p.weight, p.id rows unbounded preceding)
     ) x
-  )
-  select array_agg(row(
-      p.id, p.head_priority, p.head_run_at, p.head_id, p.weight, p.decayed, p.allow,
-      case when p.allow = 0 then 0 else greatest(1, least(p.allow::float8,
+  ),
+  offers as materialized (
+    select p.*, case when p.allow = 0 then 0 else greatest(1, least(p.allow::float8,
         case when not p_all and (p_policy).half_life is null then t.jobs end,
-        floor(v.vt * p.weight - p.decayed + 1e-6)))::int end,
-      p.bucket, p.unfilled_bucket, p.goes_on, p.is_new, p.goes_first, p.lanes)::offer),
-    min(t.jobs)
-  into offers, most
-  from part p cross join total t cross join level v;
-end
-$$;
-
--- Ranks candidates. A candidate's virtual time is (decayed admits + its position in its partition) / weight. It goes if its
--- rank by virtual time is within what is left of every limiter it uses. For a throttle the rank is the running sum of
--- costs.
---
--- Narrow scopes come first, so that a job which a narrow scope refuses takes nothing from a broad one. The budget then
--- takes the smallest virtual times. Over all candidates this is max-min fair, and uses the whole budget.
---
---   p_most       what all partitions together may have
---   wants_more   a partition got all it was offered, and could have more
---
--- The next job of a partition that goes first has the least virtual time of all, see _longest_first.
---
--- If fairness is by work, the batch may take only the first jobs of a partition. Then the jobs of all others that come
--- behind its next job wait, because the next pass follows at once. Otherwise long jobs took the room that its short jobs
--- left, a batch at a time.
---
--- It is longer than others, because its steps narrow one set of candidates, breadth by breadth. Each step reads all of
--- it.
-create or replace function _rank(
-  p_policy policies, p_uses use[],
-  p_offers offer[], p_most float8,
-  out candidates candidate[], out wants_more boolean
-) language plpgsql stable as $$   -- planned as _allocate
-begin
-  with cand as materialized (
-    select s.*, p.partition_id, p.goes_on, p.is_new, p.offer, p.bucket, p.unfilled_bucket,
+        floor(v.vt * p.weight - p.decayed + 1e-6)))::int end as offer
+    from part p cross join total t cross join level v
+  ),
+  cand as materialized (
+    select s.*, p.id as partition_id, p.goes_on, p.is_new, p.offer, p.bucket, p.unfilled_bucket,
       case when (p_policy).half_life is null then 0
         when p.goes_first and s.pos = 1 then '-Infinity'
         else (p.decayed + s.pos * p.lanes) / p.weight end as vt
-    from unnest(p_offers) p
+    from offers p
     cross join lateral (
       -- numbered within each partition, in the index's order, without a sort
       select s.*, row_number() over in_order as pos, sum(s.cost) over in_order as used
@@ -213,7 +178,7 @@ begin
         select s.ctid as ct, s.id, s.priority, s.run_at, s.cost,
           s.job_key is null and s.parked_job_id is null as is_plain
         from staged_jobs s
-        where s.partition_id = p.partition_id and s.due
+        where s.partition_id = p.id and s.due
           and (s.priority, s.run_at, s.id) >= (p.head_priority, p.head_run_at, p.head_id)
           and (p_policy).job_order is null
         order by s.priority, s.run_at, s.id
@@ -223,7 +188,7 @@ begin
       union all
       -- Without the head: it is a place in the usual order. So is that of an arrival which is not routed yet.
       select s.*, row_number() over in_order, sum(s.cost) over in_order
-      from _next_in_order(p.partition_id, p.offer + 1) s
+      from _next_in_order(p.id, p.offer + 1) s
       where (p_policy).job_order is not null
       window in_order as (order by s.priority, s.run_at, s.id rows unbounded preceding)
     ) s
@@ -242,7 +207,7 @@ begin
       select r.id from (
         select c2.id, u.slots, u.tokens, u.capacity,
           row_number() over ranked as rank, sum(c2.cost) over ranked as used
-        from narrow c2 join unnest(p_uses) u on u.partition_id = c2.partition_id and u.breadth = 1
+        from narrow c2 join uses u on u.partition_id = c2.partition_id and u.breadth = 1
         window ranked as (partition by u.limiter_id order by
           (u.reserved_for is not distinct from c2.partition_id and c2.pos = 1) desc, c2.vt, c2.priority, c2.run_at, c2.id
           rows unbounded preceding)
@@ -258,7 +223,7 @@ begin
       select r.id from (
         select c2.id, u.slots, u.tokens, u.capacity,
           row_number() over ranked as rank, sum(c2.cost) over ranked as used
-        from keyed c2 join unnest(p_uses) u on u.partition_id = c2.partition_id and u.breadth >= 2
+        from keyed c2 join uses u on u.partition_id = c2.partition_id and u.breadth >= 2
           and (u.slots < (select d.jobs from demand d) or u.tokens < (select d.cost from demand d))
         window ranked as (partition by u.limiter_id order by c2.vt, c2.priority, c2.run_at, c2.id rows unbounded preceding)
       ) r where r.rank > r.slots
@@ -279,12 +244,12 @@ begin
   -- partitions that got all they were offered, and whose next job might have gone: there is room, or it ranks before the last
   eager as (
     select from cand n
-    join unnest(p_offers) p on p.partition_id = n.partition_id and p.offer < p.allow and n.pos = p.offer + 1
+    join offers p on p.id = n.partition_id and p.offer < p.allow and n.pos = p.offer + 1
     join (
       select c.partition_id, count(*) as jobs from cand c where c.id in (select chosen.id from chosen)
       group by c.partition_id
     ) g on g.partition_id = n.partition_id and g.jobs = p.offer
-    where (select count(*) from chosen) < p_most
+    where (select count(*) from chosen) < (select t.jobs from total t)
       or (n.vt, n.priority, n.run_at, n.id) < (select l.vt, l.priority, l.run_at, l.id from last l)
   )
   select array_agg(row(c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost, c.vt, c.is_new and c.pos = 1,

@@ -268,8 +268,9 @@ begin
 end
 $$;
 
--- Writes the admitted jobs' in-flight rows, and returns how many of each partition there are. `kept` are the jobs that keep what
--- they had before, and pay nothing. `recounted`: how many of the jobs were in flight at a limiter already, by its id; null: none.
+-- Writes the admitted jobs' in-flight rows, and returns by partition how many there are, which is the first, how many occupy new
+-- slots, and what they cost. `kept` are the jobs that keep what they had before, and pay nothing. `recounted`: how many of the
+-- jobs were in flight at a limiter already, by its id; null: none.
 --
 -- A job that is already in flight, under the same job key, keeps its slots and is not charged again. If its
 -- partition has other limiters now, it is charged as a new one, and occupies these as well.
@@ -278,15 +279,14 @@ $$;
 -- job that keeps the slot of one that may have run pays its tokens anew (_add_admitted tells). A dearer one pays the
 -- difference.
 --
--- It is longer than others, because jobs that are in flight already take a statement more.
---
 --   p_paid   what the jobs have paid, if that is not their cost, see in_flight_jobs
 create or replace function _put_in_flight(
   p_policy policies, p_claimed claimed[],
   p_limiters room_before[],
   p_candidates candidate[],
   p_admissions admission[], p_now timestamptz, p_paid jsonb,
-  out admitted partition_admitted[], out kept bigint[], out recounted jsonb
+  out partition_ids uuid[], out admitted int[], out first_job_ids bigint[], out jobs int[], out costs float8[],
+  out kept bigint[], out recounted jsonb
 ) language plpgsql volatile as $$   -- planned as _charge, which calls it
 declare
   v_admission bigint := _admission_now();
@@ -357,8 +357,9 @@ begin
     from occupancies h where not h.counted
   )
   -- by partition, because unnesting the limiters of 5,000 jobs took as long as inserting them
-  select array_agg(row(n.partition_id, n.admitted, n.first_job_id, n.jobs, n.cost)::partition_admitted)
-  into admitted
+  select coalesce(array_agg(n.partition_id), '{}'), array_agg(n.admitted), array_agg(n.first_job_id), array_agg(n.jobs),
+    array_agg(n.cost)
+  into partition_ids, admitted, first_job_ids, jobs, costs
   from (
     select h.partition_id, count(*)::int as admitted, min(h.job_id) as first_job_id,
       count(*) filter (where h.new)::int as jobs,

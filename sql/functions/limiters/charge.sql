@@ -1,7 +1,15 @@
 -- A pass writes what it took from limiters.
 
--- Charges the limiters for what a pass put in flight, sets when passes look at their waiters, and reserves slots (see
--- _reservations).
+-- Charges the limiters for what a pass put in flight, sets when passes look at their waiters, and reserves slots.
+--
+-- A partition that needs two full keyed scopes might never find room in both at once. So while it waits for a keyed scope,
+-- one slot of each keyed scope before that one is reserved for it. Each limiter has one such slot. The order is the same
+-- for all, so that no two partitions wait for each other.
+--
+-- Without an end, one job that ran for hours in the further scope left the nearer one idle for hours. So the reservation
+-- lasts as long as the partition has waited, and at least one second. Then others may use the slot until the partition is
+-- looked at again. The wait does not count from the time of its job, which may be long ago. So a slot is idle half of the
+-- time at most, and a longer wait gets a longer reservation.
 --
 --   p_elsewhere   a job that went may wait in Graphile Worker for something else than a slot
 create or replace function _charge_limiters(
@@ -13,10 +21,23 @@ declare
   -- only slots of keyed limiters are reserved; one that was keyed before may have a reservation still
   v_has_keyed boolean := exists (
     select from unnest(p_left) x where (x.before).breadth = 1 or (x.before).reserved_for is not null);
-  v_reservations reservation[] := '{}';
+  v_reserved bigint[];
+  v_owners uuid[];
+  v_untils timestamptz[];
 begin
   if v_has_keyed then
-    v_reservations := _reservations(p_partition_ids, p_left, p_verdicts, p_now);
+    select array_agg(r.id), array_agg(r.partition_id), array_agg(r.until) into v_reserved, v_owners, v_untils
+    from (
+      select distinct on (l.id) l.id, v.partition_id,
+        p_now + greatest(case when v.admitted = 0 then p_now - v.waiting_since end, interval '1 second') as until
+      from unnest(p_verdicts) v
+      cross join lateral unnest(v.limiter_ids) with ordinality u (id, ord)
+      join (select (x.before).id, (x.before).breadth, (x.before).reserved_for, x.slots from unnest(p_left) x) l on l.id = u.id
+      where v.breadth = 1 and v.probe_job_id is null and not v.by_tokens and v.reason <> 'max_zero' and u.ord < v.ord
+        and l.breadth = 1 and l.slots = 1
+        and (l.reserved_for is null or l.reserved_for = v.partition_id or l.reserved_for = any(p_partition_ids))
+      order by l.id, (l.reserved_for = v.partition_id) desc nulls last, (v.decayed + 1) / v.weight, v.partition_id
+    ) r;
   end if;
   update limiters l set
     tokens = case when l.by_tokens then x.tokens_left else l.tokens end,
@@ -35,10 +56,10 @@ begin
     elsewhere_until = case when p_elsewhere and l.kind = 'ahead' then p_now + interval '1 day' else l.elsewhere_until end
   from (
     select (x.before).id, (x.before).tokens, (x.before).shadow_tokens, (x.before).measured, (x.before).reserved_for,
-      (x.before).reserved_until, (x.before).pools, (x.before).rises_at, x.jobs, x.tokens_left, x.spent_then
+      (x.before).reserved_until, (x.before).pools, (x.before).rises_at, x.jobs, x.tokens as tokens_left, x.spent as spent_then
     from unnest(p_left) x
   ) x
-  left join unnest(v_reservations) r on r.limiter_id = x.id
+  left join unnest(v_reserved, v_owners, v_untils) r (id, partition_id, until) on r.id = x.id
   -- one of a partition outside the claim stays, whoever else was admitted
   cross join lateral (
     select case when x.reserved_for <> all (p_partition_ids) then x.reserved_for else r.partition_id end as partition_id
@@ -48,7 +69,7 @@ begin
   ) k
   left join (
     -- only of those who wait for it: who lacks room here too, but waits for a narrower one, asks here when that one calls
-    select v.blocked_on as limiter_id, min((v.lack).ready_at) filter (where (v.lack).breadth > 0) as wake_at
+    select v.blocked_on as limiter_id, min(v.ready_at) filter (where v.breadth > 0) as wake_at
     from unnest(p_verdicts) v group by v.blocked_on
   ) w on w.limiter_id = x.id
   where l.id = x.id and l.id = any(v_limiter_ids) and (
@@ -63,43 +84,10 @@ begin
     -- a reservation that ends unused makes room for those who wait there
     insert into freed (policy_id, limiter_id)
     select p_policy_id, (x.before).id from unnest(p_left) x
-    left join unnest(v_reservations) r on r.limiter_id = (x.before).id
+    left join unnest(v_reserved, v_owners) r (id, partition_id) on r.id = (x.before).id
     where (x.before).reserved_for = any(p_partition_ids) and r.partition_id is distinct from (x.before).reserved_for
-      and x.slots_left > 0;
+      and x.slots > 0;
   end if;
-end
-$$;
-
--- Which slots a pass reserves.
---
--- A partition that needs two full keyed scopes might never find room in both at once. So while it waits for a keyed scope,
--- one slot of each keyed scope before that one is reserved for it. Each limiter has one such slot. The order is the same
--- for all, so that no two partitions wait for each other.
---
--- Without an end, one job that ran for hours in the further scope left the nearer one idle for hours. So the reservation
--- lasts as long as the partition has waited, and at least one second. Then others may use the slot until the partition is
--- looked at again. The wait does not count from the time of its job, which may be long ago. So a slot is idle half of the
--- time at most, and a longer wait gets a longer reservation.
-create or replace function _reservations(
-  p_partition_ids uuid[], p_left room_after[],
-  p_verdicts verdict[], p_now timestamptz
-) returns reservation[] language plpgsql stable as $$   -- planned as _charge
-begin
-  return array(
-    select row(r.id, r.partition_id, r.until)::reservation
-    from (
-      select distinct on (l.id) l.id, p.partition_id,
-        p_now + greatest(case when p.admitted = 0 then p_now - p.waiting_since end, interval '1 second') as until
-      from unnest(p_verdicts) v
-      cross join lateral (select (v.leftover).*) p
-      cross join lateral (select (v.lack).*) k
-      cross join lateral unnest(p.limiter_ids) with ordinality u (id, ord)
-      join (select (x.before).*, x.slots_left from unnest(p_left) x) l on l.id = u.id
-      where k.breadth = 1 and p.probe_job_id is null and not k.by_tokens and k.reason <> 'max_zero' and u.ord < k.ord
-        and l.breadth = 1 and l.slots_left = 1
-        and (l.reserved_for is null or l.reserved_for = p.partition_id or l.reserved_for = any(p_partition_ids))
-      order by l.id, (l.reserved_for = p.partition_id) desc nulls last, (p.decayed + 1) / p.weight, p.partition_id
-    ) r);
 end
 $$;
 

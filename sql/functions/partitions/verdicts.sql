@@ -15,8 +15,7 @@ begin
     v_first := array(
       select p.id from partitions p
       where p.id = any(array(
-          select (v.leftover).partition_id from unnest(p_verdicts) v
-          where v.reason = 'tick_budget' and (v.leftover).admitted = 0))
+          select v.partition_id from unnest(p_verdicts) v where v.reason = 'tick_budget' and v.admitted = 0))
         and p.ready and p.in_line_since <= _long_since(p_now)
       order by p.in_line_since, p.id
       limit (select _longest_first(p_policy, l.admitted, (p_policy).admission_budget)
@@ -34,7 +33,7 @@ begin
       -- it is due, but another session has its row locked
       when s.head_id is null and s.admitted = 0 and s.next_run_at <= p_now then p_now + interval '50 milliseconds'
       when s.head_id is null then coalesce(s.next_run_at, 'infinity')
-      when v.reason = 'tick_budget' then s.due_at
+      when s.reason = 'tick_budget' then s.due_at
       -- with a time ahead it would not be looked at before that time
       else least(p_now, clock_timestamp()) end,
     head_priority = coalesce(s.head_priority, n.priority),
@@ -43,28 +42,27 @@ begin
     head_cost = coalesce(s.head_cost, 1),
     -- a partition that is stopped waits for no limiter
     denied_until = case when p.stopped_until <= p_now
-      then coalesce(v.denied_until, '-infinity') else '-infinity' end,
-    blocked_on = case when p.stopped_until <= p_now then v.blocked_on end,
+      then coalesce(s.denied_until, '-infinity') else '-infinity' end,
+    blocked_on = case when p.stopped_until <= p_now then s.blocked_on end,
     held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
     breaker_until = case when p.breaker_until <= p_now then '-infinity' else p.breaker_until end,
     paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end,
-    denied_reason = case when p.stopped_until <= p_now then v.reason end,
+    denied_reason = case when p.stopped_until <= p_now then s.reason end,
     waiting_since = case when s.head_id is null then null when s.admitted > 0 then p_now
       else least(s.waiting_since, p_now) end,
     in_line_since = case
-      when s.head_id is null or s.probe_job_id is not null or (v.lack).breadth = 0 then null
+      when s.head_id is null or s.probe_job_id is not null or s.breadth = 0 then null
       when s.admitted > 0 then p_now
       else least(case when p.ready or p.blocked_on is not null then p.in_line_since end, p_now) end,
     goes_first = p.id = any(v_first),
     probe_job_id = s.probe_job_id,
     visited = p_tick
-  from unnest(p_verdicts) v cross join lateral (select (v.leftover).*) s
-    cross join _no_head() n
+  from unnest(p_verdicts) s cross join _no_head() n
   where p.id = s.partition_id and p.id = any(p_partition_ids);
 end
 $$;
 
--- Writes to each partition what went of it, its next job, and what that waits for. It does for a few what _verdicts and
+-- Writes to each partition what went of it, its next job, and what that waits for. It does for a few what _charge and
 -- _mark_partitions do for all of a pass. What it is told of the partitions has the places of `p_claimed`.
 --
 --   p_were_staged   what went was staged
