@@ -29,7 +29,7 @@ test("an error that nobody expects is emitted, logged, counted and found, and pa
   const failed: { policy: string; error: string }[] = [];
   policyEvents(it.runner.events).on("dispatchPolicy:smallWayFailed", (event) => void failed.push(event));
   await plantIn(it.pool, {
-    ...{ name: "an error", of: "_mark_few" },
+    ...{ name: "an error", of: "_first_lack" },
     ...{ from: /^begin$/m, to: "begin\n  perform 1 / 0;" },
   });
 
@@ -50,13 +50,13 @@ test("an error that nobody expects is emitted, logged, counted and found, and pa
 
   t.true(ofReleases > 0);
   t.is(failed[0]!.policy, "work");
-  t.regex(failed[0]!.error, /^22012 in _mark_few line \d+: division by zero$/);
+  t.regex(failed[0]!.error, /^22012 in _first_lack line \d+: division by zero$/);
   const said = it.log.filter(({ level, message }) => level === "error" && message.includes(failed[0]!.error));
   t.is(said.length, failed.length);
   await it.utils.sweep();
   t.regex(
     await it.utils.metrics(),
-    /^dispatch_policy_left_to_pass_total\{policy="work",reason="failed: 22012 in _mark_few line \d+"\} \d$/m,
+    /^dispatch_policy_left_to_pass_total\{policy="work",reason="failed: 22012 in _first_lack line \d+"\} \d$/m,
   );
   const found = (await it.utils.doctor()).filter(({ id }) => id === "small-way-failed");
   t.regex(found[0]?.sentence ?? "", /^Policy "work": \d admissions? took the long way/);

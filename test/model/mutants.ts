@@ -336,7 +336,7 @@ export const MUTANTS = {
   "a shadow bucket goes below empty": {
     shownBy: 3,
     of: "_charge",
-    from: /l\.shadow_tokens - coalesce\(\([\s\S]*?\), 0\)/,
+    from: /l\.shadow_tokens - coalesce\(\(v_shadow_costs .*?, 0\)/,
     to: "l.shadow_tokens - coalesce(n.cost, 0)",
     shadow: true,
     shows: /tokens: the engine says|would-be denials/,
@@ -490,11 +490,11 @@ export const MUTANTS = {
     known: true,
     shows: /tokens|jobs admitted|learnt limit/,
   },
-  "in the small way the fair key does not rise with what went": {
+  "the fair key does not rise with what went": {
     shownBy: 190,
-    of: "_mark_few",
-    from: /fair_key = _fair_key\(p_policy, x\.decayed,/,
-    to: "fair_key = _fair_key(p_policy, x.decayed - x.taken,",
+    of: "_mark_partitions",
+    from: /fair_key = _fair_key\(p_policy, s\.decayed,/,
+    to: "fair_key = _fair_key(p_policy, s.decayed - s.admitted,",
     turns: true,
     shows: /fair key/,
   },
@@ -524,8 +524,8 @@ export const MUTANTS = {
   },
   "a job that goes at once does not count for fairness": {
     shownBy: 12,
-    of: "_mark_few",
-    from: /p_taken\[v_at\] \* coalesce\(/,
+    of: "_admit_few",
+    from: /v_taken\[v_at\] \* coalesce\(/,
     to: "0 * coalesce(",
     atOnce: true,
     shows: /decayed admits of|fair key of/,

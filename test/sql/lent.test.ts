@@ -39,8 +39,8 @@ test.serial("a test in which the small way failed fails, though a pass did its w
       table(pool, "activity").add({ policy_id: 1, at: new Date(), left_to_pass: { [reason]: 1 } }),
     );
   await leave("arrivals");
-  await t.throwsAsync(leave("failed: 22012 in _mark_few line 7"), {
-    message: /no assertion sees.*22012 in _mark_few/,
+  await t.throwsAsync(leave("failed: 22012 in _first_lack line 7"), {
+    message: /no assertion sees.*22012 in _first_lack/,
   });
 });
 

@@ -79,9 +79,11 @@ declare
   v_taken int[] := array_fill(0, array[cardinality(p_claimed)]);
   v_lacks int;
   v_reason text;
-  v_marks record;
-  v_lacking int[] := '{}';         -- for each partition the place of the limiter that has no room for its head
-  v_reasons text[] := '{}';
+  v_verdicts verdict[] := '{}';
+  v_next_at timestamptz;           -- when a job of a partition without due ones is due
+  v_ready_at timestamptz;          -- when the limiter that its next job waits for may have room
+  v_until timestamptz;             -- when the partition is looked at again
+  v_wakes timestamptz[] := '{}';   -- when passes look at the waiters of a limiter, in the places of v_rooms
   v_short_tasks text[];
   v_free int;                      -- worker slots for jobs of long tasks
   v_elsewhere boolean := false;
@@ -102,6 +104,7 @@ declare
   v_is_long boolean := false;
   v_has_lanes boolean := false;
   v_bytes bigint := 0;
+  v_none text;   -- what functions return that return nothing: "perform" costs a query
 begin
   denied := '{}'; waits := '{}'; full_ids := '{}'; is_timed := false;
   foreach v_limiter in array v_limiters loop
@@ -299,41 +302,61 @@ begin
     end if;
   end loop;
   for v_at in 1..cardinality(p_claimed) loop
-    v_job := v_heads[v_at];
-    if v_job.staged_id is null then
-      v_lacking := v_lacking || null::int;
-      v_reasons := v_reasons || null::text;
-      continue;
-    end if;
     v_line := p_claimed[v_at];
-    v_lacks := _first_lack(v_rooms, v_ids, '{}', v_line.limiter_ids, v_line.id, v_job.cost, p_now);
-    v_room := v_rooms[v_lacks];
-    v_reason := case
-      when v_lacks is not null then _lack_reason(v_room.kind, v_room.tokens, v_room.rate, coalesce(v_room.share, v_room.cap))
-      when v_taken[v_at] >= (p_policy).batch_size then 'batch' else 'tick_budget' end;
-    if v_room.breadth = 1 and v_room.tokens is null then
-      -- one that waits for two shared scopes may have a slot reserved
-      foreach v_id in array v_line.limiter_ids loop
-        if v_id <> v_room.id and (v_rooms[array_position(v_ids, v_id)]).breadth = 1 then
-          raise exception 'reserved' using errcode = 'DPOUT';
-        end if;
-      end loop;
+    v_job := v_heads[v_at];   -- the next one
+    v_room := null; v_reason := null; v_next_at := null; v_ready_at := null; v_until := null;
+    if v_job.staged_id is null then
+      v_next_at := (
+        select min(coalesce(s.retry_at, s.run_at)) from staged_jobs s where s.partition_id = v_line.id and not s.due);
+      is_timed := is_timed or coalesce(v_next_at < 'infinity', false);
+    else
+      v_lacks := _first_lack(v_rooms, v_ids, '{}', v_line.limiter_ids, v_line.id, v_job.cost, p_now);
+      v_room := v_rooms[v_lacks];
+      v_reason := case
+        when v_lacks is not null then _lack_reason(v_room.kind, v_room.tokens, v_room.rate, coalesce(v_room.share, v_room.cap))
+        when v_taken[v_at] >= (p_policy).batch_size then 'batch' else 'tick_budget' end;
+      denied := denied || jsonb_build_object(v_reason, coalesce((denied ->> v_reason)::int, 0) + 1);
     end if;
-    v_lacking := v_lacking || v_lacks;
-    v_reasons := v_reasons || v_reason;
-    denied := denied || jsonb_build_object(v_reason, coalesce((denied ->> v_reason)::int, 0) + 1);
-    if v_lacks is not null and v_room.breadth >= 2 and v_room.tokens is null then
-      saturated := case when v_room.kind = 'ahead' then coalesce(saturated, 'workers') else 'gate' end;
+    if v_room.id is not null then   -- when it is looked at again, as in _charge
+      v_until := 'infinity';
+      if v_room.tokens is not null then
+        v_ready_at := _throttle_ready_at(
+          v_room.tokens, v_room.rate, v_room.per, v_room.capacity, v_room.spent, v_room.calendar, v_job.cost, p_now);
+        v_until := least(case when v_room.breadth = 0 then v_ready_at else 'infinity' end,
+          _earlier_at(v_line.id, v_job.priority, v_job.run_at, v_job.staged_id, false, p_now));
+      elsif v_room.ending > 0 then
+        v_ready_at := p_now + interval '10 milliseconds';
+      end if;
+      if v_room.breadth > 0 and v_ready_at is not null then
+        v_wakes[v_lacks] := least(v_wakes[v_lacks], v_ready_at);
+      end if;
+      is_timed := is_timed or v_until < 'infinity' or v_wakes[v_lacks] is not null;
+      if v_room.tokens is null and v_room.breadth = 1 then
+        -- one that waits for two shared scopes may have a slot reserved
+        foreach v_id in array v_line.limiter_ids loop
+          if v_id <> v_room.id and (v_rooms[array_position(v_ids, v_id)]).breadth = 1 then
+            raise exception 'reserved' using errcode = 'DPOUT';
+          end if;
+        end loop;
+      elsif v_room.tokens is null and v_room.breadth >= 2 then
+        saturated := case when v_room.kind = 'ahead' then coalesce(saturated, 'workers') else 'gate' end;
+      end if;
     end if;
+    is_timed := is_timed or v_reason in ('batch', 'tick_budget');
+    v_verdicts := v_verdicts || row(
+      v_line.id, v_line.limiter_ids, v_line.weight, v_line.due_at, v_line.waiting_since,
+      v_taken[v_at] * coalesce(_work_of(p_policy, v_line.mean_work), 1)
+        + _decayed(v_line.decayed_admits, v_line.decayed_at, (p_policy).half_life, p_now),
+      v_taken[v_at], null, v_job.staged_id, v_job.priority, v_job.run_at, v_job.cost, v_next_at,
+      case when (p_new).id is null then v_taken[v_at] else 0 end,
+      null, v_room.breadth, v_room.kind, v_room.tokens is not null, v_ready_at, v_reason, v_until, v_room.id)::verdict;
   end loop;
-  v_marks := _mark_few(
-    p_policy, p_claimed, v_taken, (p_new).id is null, v_heads, v_lacking, v_reasons, v_rooms, p_now);
+  v_none := _mark_partitions(p_policy, v_partition_ids, v_verdicts, p_now, nextval('ticks'));
   if v_has_lanes then
     perform _share_lanes(p_policy, p_claimed, p_now);
   end if;
-  is_timed := v_marks.is_timed;
-  perform _write_limiters(
-    v_limiters, v_rooms, v_marks.wakes, case when p_freed > 0 then cardinality(p_limiters) else 0 end, v_elsewhere, p_now);
+  v_none := _write_limiters(
+    v_limiters, v_rooms, v_wakes, case when p_freed > 0 then cardinality(p_limiters) else 0 end, v_elsewhere, p_now);
   if (p_policy).max_pending_in_all is not null and (p_new).id is null then
     perform _count_pending((p_policy).name, -admitted);
   end if;

@@ -124,7 +124,7 @@ begin
 end
 $$;
 
--- Charges what these claimed rows, which _mark_partitions or _mark_few has written, have admitted to their partitions: the lanes
+-- Charges what these claimed rows, which _mark_partitions has written, have admitted to their partitions: the lanes
 -- that wait get the new share. Their virtual times follow each other in the order of their next jobs, as in _rank: with equal ones,
 -- cheap jobs of one lane would use the tokens that a dear one of another waits for. Under strict order they may go on.
 --

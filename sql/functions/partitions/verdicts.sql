@@ -7,11 +7,12 @@
 create or replace function _mark_partitions(
   p_policy policies, p_partition_ids uuid[],
   p_verdicts verdict[], p_now timestamptz, p_tick bigint
-) returns void language plpgsql volatile as $$   -- planned as _charge
+) returns void language plpgsql volatile
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off as $$   -- both ways share its plans
 declare
   v_first uuid[] := '{}';
 begin
-  if (p_policy).admission_budget is not null and exists (select from unnest(p_verdicts) v where v.reason = 'tick_budget') then
+  if (p_policy).admission_budget is not null then
     v_first := array(
       select p.id from partitions p
       where p.id = any(array(
@@ -59,105 +60,6 @@ begin
     visited = p_tick
   from unnest(p_verdicts) s cross join _no_head() n
   where p.id = s.partition_id and p.id = any(p_partition_ids);
-end
-$$;
-
--- Writes to each partition what went of it, its next job, and what that waits for. It does for a few what _charge and
--- _mark_partitions do for all of a pass. What it is told of the partitions has the places of `p_claimed`.
---
---   p_were_staged   what went was staged
---   p_heads     their next jobs; null: none is due
---   p_lacking   the place in `p_rooms` of the limiter that has no room for it; null: each has
---   is_timed    one of them goes on at a time that is known, or at once
---   wakes       in the places of `p_rooms`: when passes look at the waiters of that limiter; null: when somebody says so
-create or replace function _mark_few(
-  p_policy policies, p_claimed claimed[], p_taken int[], p_were_staged boolean, p_heads candidate[],
-  p_lacking int[], p_reasons text[], p_rooms room_before[], p_now timestamptz,
-  out is_timed boolean, out wakes timestamptz[]
-) language plpgsql as $$
-declare
-  v_line claimed;
-  v_head candidate;
-  v_room room_before;
-  v_stays boolean;
-  v_ids uuid[] := '{}';
-  v_decayed float8[] := '{}';
-  v_due_ats timestamptz[] := '{}';
-  v_untils timestamptz[] := '{}';
-  v_until timestamptz;
-  v_next_at timestamptz;
-  v_ready_at timestamptz;
-  v_wake_at timestamptz;
-begin
-  is_timed := false; wakes := '{}';
-  for v_at in 1..cardinality(p_claimed) loop
-    v_line := p_claimed[v_at];
-    v_head := p_heads[v_at];
-    v_stays := v_head.staged_id is not null;
-    v_until := '-infinity';
-    if not v_stays then
-      v_next_at := (
-        select min(coalesce(s.retry_at, s.run_at)) from staged_jobs s where s.partition_id = v_line.id and not s.due);
-      is_timed := is_timed or coalesce(v_next_at < 'infinity', false);
-    elsif p_lacking[v_at] is not null then
-      v_room := p_rooms[p_lacking[v_at]];
-      v_until := 'infinity';
-      v_ready_at := null;
-      if v_room.tokens is not null then
-        v_ready_at := _throttle_ready_at(
-          v_room.tokens, v_room.rate, v_room.per, v_room.capacity, v_room.spent, v_room.calendar, v_head.cost, p_now);
-        v_until := least(case when v_room.breadth = 0 then v_ready_at else 'infinity' end,
-          _earlier_at(v_line.id, v_head.priority, v_head.run_at, v_head.staged_id, false, p_now));
-      elsif v_room.ending > 0 then
-        v_ready_at := p_now + interval '10 milliseconds';   -- nobody is notified when Graphile Worker has recorded an end
-      end if;
-      v_wake_at := case when v_room.breadth > 0 then v_ready_at end;
-      if v_wake_at is not null then
-        wakes[p_lacking[v_at]] := least(wakes[p_lacking[v_at]], v_wake_at);
-      end if;
-      is_timed := is_timed or v_until < 'infinity' or v_wake_at is not null;
-    else
-      is_timed := true;
-    end if;
-    v_ids := v_ids || v_line.id;
-    v_decayed := v_decayed || p_taken[v_at] * coalesce(_work_of(p_policy, v_line.mean_work), 1)
-      + _decayed(v_line.decayed_admits, v_line.decayed_at, (p_policy).half_life, p_now);
-    v_due_ats := v_due_ats || case
-      when v_stays then least(p_now, clock_timestamp())
-      when p_taken[v_at] = 0 and v_next_at <= p_now then p_now + interval '50 milliseconds'   -- another session has it locked
-      else coalesce(v_next_at, 'infinity') end;
-    v_untils := v_untils || v_until;
-  end loop;
-  update partitions p set
-    decayed_admits = x.decayed,
-    decayed_at = _throttle_filled_at(p.decayed_at, p_now),
-    fair_key = _fair_key(p_policy, x.decayed, p.mean_work, p.weight, p_now),
-    looked_at = p_now,
-    admitted_total = p.admitted_total + x.taken,
-    staged = p.staged - case when p_were_staged then x.taken else 0 end,
-    admitted_at = case when x.taken > 0 then p_now else p.admitted_at end,
-    due_at = x.due_at,
-    head_priority = coalesce((p_heads[x.at]).priority, n.priority),
-    head_run_at = coalesce((p_heads[x.at]).run_at, n.run_at),
-    head_id = coalesce((p_heads[x.at]).staged_id, n.id),
-    head_cost = coalesce((p_heads[x.at]).cost, 1),
-    denied_until = x.until,
-    blocked_on = (p_rooms[x.lacks]).id,
-    denied_reason = x.reason,
-    held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
-    breaker_until = case when p.breaker_until <= p_now then '-infinity' else p.breaker_until end,
-    paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end,
-    waiting_since = case when (p_heads[x.at]).staged_id is null then null when x.taken > 0 then p_now
-      else least(p.waiting_since, p_now) end,
-    in_line_since = case when (p_heads[x.at]).staged_id is null or (p_rooms[x.lacks]).breadth = 0 then null
-      when x.taken > 0 then p_now
-      else least(case when p.ready or p.blocked_on is not null then p.in_line_since end, p_now) end,
-    goes_first = false,
-    visited = nextval('ticks')
-  from unnest(v_ids, p_taken, v_decayed, v_due_ats, v_untils, p_lacking, p_reasons) with ordinality
-    x (id, taken, decayed, due_at, until, lacks, reason, at)
-  cross join _no_head() n
-  where p.id = x.id and p.id = any(v_ids);
 end
 $$;
 

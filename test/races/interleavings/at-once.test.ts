@@ -30,7 +30,7 @@ async function addOpen(it: Engine, partition = "a"): Promise<Session> {
 }
 
 /** Functions that `_admit_at_once` calls: before it locks, and under its locks. */
-type Moment = "_is_led" | "_mark_few";
+type Moment = "_is_led" | "_write_limiters";
 
 /** Adds a job of `a`, and does something when it comes to that moment. */
 async function meanwhile(it: Engine, happens: () => Promise<unknown>, moment: Moment = "_is_led") {
@@ -137,7 +137,7 @@ test("under its locks it decides alone: a pass that comes meanwhile takes nothin
     await it.stage("b");
     passed.push(await it.passes());
   };
-  t.like(await meanwhile(it, passes, "_mark_few"), { admitted: true });
+  t.like(await meanwhile(it, passes, "_write_limiters"), { admitted: true });
   t.deepEqual(passed, [0]);
   t.is(await it.passes(2), 0);
   t.is((await it.inFlight()).length, 1);
