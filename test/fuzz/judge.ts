@@ -8,6 +8,8 @@ export interface Run {
   readonly id: string;
   readonly admission: string;
   readonly partition: string;
+  /** Those that its partition's lane names, by gate: a moved job is charged to the keys that it was added for. */
+  readonly keys?: Readonly<Record<string, string>>;
   /** False if it was admitted past its gates, or once its slot was freed: it counts no longer. */
   counts: boolean;
 }
@@ -45,8 +47,8 @@ export function makeJudge(caps: readonly Cap[], rates: readonly Rate[]) {
   /** Slots that were freed, by job and admission. */
   const freed = new Set<string>();
 
-  function count({ keyOf }: Cap, key: string): number {
-    return [...runs].filter((run) => run.counts && keyOf(run.partition) === key).length;
+  function count(cap: Cap, key: string): number {
+    return [...runs].filter((run) => run.counts && scopeKeyOf(cap, run) === key).length;
   }
 
   return {
@@ -58,7 +60,7 @@ export function makeJudge(caps: readonly Cap[], rates: readonly Rate[]) {
       runs.add(run);
       if (!run.counts) return;
       for (const cap of caps) {
-        const key = cap.keyOf(run.partition);
+        const key = scopeKeyOf(cap, run);
         if (cap.isFor?.(key) === false) continue;
         const n = count(cap, key);
         if (n > cap.max) problems.push(`${n} jobs of ${cap.gate} ${key} run at once, ${cap.max} may`);
@@ -86,6 +88,14 @@ export function makeJudge(caps: readonly Cap[], rates: readonly Rate[]) {
       }
     },
   };
+}
+
+/** What a limit counts a job over. */
+export function scopeKeyOf(
+  { gate, keyOf }: Cap | Rate,
+  { keys, partition }: Pick<Run, "keys" | "partition">,
+): string {
+  return keys?.[gate] ?? keyOf(partition);
 }
 
 const slotOf = ({ id, admission }: Pick<Run, "id" | "admission">) => `${id}@${admission}`;

@@ -73,19 +73,26 @@ export const nativeJobs = (order: Order) =>
 export const FREE_DELAY = `alter table ${nameOf("policies")}
   drop constraint ${relationOf("policies")}_busy_delay_check`;
 
+/** Of a row p of a partition: the keys that its jobs name, by gate. */
+const KEYS = `(select jsonb_object_agg(l ->> 'gate', l ->> 'key') from jsonb_array_elements(p.limits) l where l ? 'key')`;
+
+/** The partition whose slots a job occupies, and the keys. An operator may have moved it to another than its payload says. */
+export const OCCUPIED = `select p.key as partition, ${KEYS} as keys
+  from ${IN_FLIGHT} f join ${PARTITIONS} p on p.id = f.partition_id where f.job_id = $1`;
+
 /**
  * A row for each job that is put in flight, or moved to another partition there: it is charged. If it is settled, its last row
  * says what it cost then.
  */
 export const LOG_CHARGES = `
   create table public.fuzz_charges (
-    n bigint generated always as identity, job_id bigint, partition text, at float8, forced boolean,
+    n bigint generated always as identity, job_id bigint, partition text, keys jsonb, at float8, forced boolean,
     cost float8, returned_at float8);
   create index on public.fuzz_charges (job_id, n);
   create function public.fuzz_log_charge() returns trigger language plpgsql as $$
   begin
-    insert into public.fuzz_charges (job_id, partition, at, forced)
-    select new.job_id, p.key, extract(epoch from new.admitted_at) * 1000,
+    insert into public.fuzz_charges (job_id, partition, keys, at, forced)
+    select new.job_id, p.key, ${KEYS}, extract(epoch from new.admitted_at) * 1000,
       coalesce(current_setting('fuzz.forced', true), '') = 'on'
     from ${PARTITIONS} p where p.id = new.partition_id;
     return null;

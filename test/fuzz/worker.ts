@@ -5,7 +5,7 @@ import type { Job } from "graphile-worker";
 import { isAsAdmitted, ticketOf } from "../../src/run/fetched-job.ts";
 import { type Fetched, startJob } from "../helpers/native.ts";
 import type { Judge, Run } from "./judge.ts";
-import { COMPLETE, FETCH, RECORD } from "./tables.ts";
+import { COMPLETE, FETCH, OCCUPIED, RECORD } from "./tables.ts";
 import type { World } from "./world.ts";
 
 const LONGEST_RUN_MS = 80;
@@ -45,8 +45,9 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
     const { k, id } = partOf(job.payload);
     const admission = await admissionOf(job, k);
     if (admission === null) return;
-    const partition = await occupiedIn(job.id, k);
-    const run: Run = { id: job.id, admission, partition, counts: !(await world.isForced(job.id)) };
+    const { rows } = await pool.query(OCCUPIED, [job.id]);
+    const { partition = k, keys } = rows[0] ?? {};
+    const run: Run = { id: job.id, admission, partition, keys, counts: !(await world.isForced(job.id)) };
     judge.starts(run);
     ledger.starts(id!);
     await delay(random.chance(0.1) ? random.between(0, LONGEST_RUN_MS) : random.between(0, 20));
@@ -59,15 +60,6 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
       ledger.finishes(id!, "well");
       await succeed(job, end);
     } else await fail(job, end);
-  }
-
-  /** The partition whose slots it occupies: an operator may have moved it to another than its payload says. */
-  async function occupiedIn(id: string, named: string): Promise<string> {
-    const { rows } = await pool.query(
-      "select partition from dispatch_policy.in_flight_jobs where job_id = $1",
-      [id],
-    );
-    return rows[0]?.partition ?? named;
   }
 
   /** Null: it is not to run, and was completed. */

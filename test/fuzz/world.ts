@@ -14,7 +14,7 @@ import {
   throttle,
 } from "../helpers/engine.ts";
 import { type Random, random } from "../helpers/random.ts";
-import type { Cap, Charged, Judge, Rate } from "./judge.ts";
+import { type Cap, type Charged, type Judge, type Rate, scopeKeyOf } from "./judge.ts";
 import { FREE_DELAY, LOG_CHARGES } from "./tables.ts";
 
 const numberOf = (partition: string) => Number(partition.slice(1));
@@ -162,9 +162,9 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
     },
     async charges() {
       const { rows } = await pool.query("select * from public.fuzz_charges where not forced");
-      return rows.map(({ partition, at, cost, returned_at }) => ({
+      return rows.map(({ partition, keys, at, cost, returned_at }) => ({
         ...{ from: at, to: at, cost: Math.min(cost ?? 1, 1), returnedAt: returned_at ?? undefined },
-        keyOf: ({ keyOf }) => keyOf(partition),
+        keyOf: (rate) => scopeKeyOf(rate, { partition, keys }),
       }));
     },
     async keyJobs() {
