@@ -680,16 +680,21 @@ export class Model {
       this.staged.delete(job.id);
       this.inFlight.set(job.id, { job, limiters, admittedAt: now, work: this.#workOf(partition), forced });
     }
-    for (const limiter of touched) {
-      if (limiter.gate.kind !== "throttle") continue;
+    const throttles = [...touched].filter(({ gate }) => gate.kind === "throttle");
+    const leftOf = new Map(
+      throttles.map((limiter) => {
+        const had = before.get(limiter)!;
+        const shadow = shadows.get(limiter);
+        const paid = had - (shadow ? shadow.cost : (spent.get(limiter) ?? 0));
+        return [limiter, forced && !shadow ? Math.max(paid, Math.min(had, 0)) : paid];
+      }),
+    );
+    for (const [limiter, left] of leftOf) {
       const had = before.get(limiter)!;
-      const shadow = shadows.get(limiter);
-      const paid = had - (shadow ? shadow.cost : (spent.get(limiter) ?? 0));
-      const left = forced && !shadow ? Math.max(paid, Math.min(had, 0)) : paid;
       if (
         !spent.has(limiter) &&
         limiter.filledAt <= now + SECOND &&
-        !this.#turnsAway(limiter, left, partitions, now)
+        !this.#turnsAway(limiter, leftOf, partitions, now)
       )
         continue;
       limiter.tokens = left;
@@ -735,16 +740,28 @@ export class Model {
     });
   }
 
-  /** A shared bucket is brought up to date also when it has too little for the next job of one of these. */
-  #turnsAway(limiter: Limiter, tokens: number, partitions: readonly Partition[], now: number): boolean {
-    const numbers = this.numbersOf(limiter, now);
+  /** A shared bucket is brought up to date also when one of these waits for it: of all it lacks, it is the first. */
+  #turnsAway(
+    limiter: Limiter,
+    leftOf: ReadonlyMap<Limiter, number>,
+    partitions: readonly Partition[],
+    now: number,
+  ): boolean {
+    const lacks = (one: Limiter, cost: number): boolean => {
+      if (one.shadow) return false;
+      const tokens = leftOf.get(one);
+      if (tokens === undefined) return one.inFlight >= this.#caps.get(one)!;
+      const numbers = this.numbersOf(one, now);
+      return numbers.rate! <= 0 || tokens < Math.min(cost, capacityOf(numbers)) - CLOSE;
+    };
+    const breadth = ({ gate }: Limiter) => ["partition", "key", "policy"].indexOf(gate.scope);
     return (
-      !limiter.shadow &&
       this.#scopeOf(limiter) !== "partition" &&
-      partitions.some(({ key, limiters }) => {
+      partitions.some(({ key, limiters, probe }) => {
         const next = limiters.includes(limiter) ? this.line(key)[0] : undefined;
-        if (!next) return false;
-        return numbers.rate! <= 0 || tokens < Math.min(next.cost, capacityOf(numbers)) - CLOSE;
+        if (!next || probe !== undefined) return false;
+        const inOrder = limiters.toSorted((a, b) => breadth(a) - breadth(b));
+        return inOrder.find((one) => lacks(one, next.cost)) === limiter;
       })
     );
   }
