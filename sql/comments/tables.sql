@@ -832,25 +832,6 @@ comment on column known.blocked_on is 'The limiter that it waits for; null: none
 comment on column known.denied_until is 'When it is looked at again if nobody wakes it.';
 comment on column known.denied_reason is 'Why due jobs stay.';
 comment on column known.decayed is 'What counts against its share now.';
-comment on type news is
-  'What arrivals say of one partition together, see _arrivals_by_partition.';
-comment on column news.newest is 'The arrival whose context and limits count.';
-comment on column news.head_changed is 'The partition''s next job may be another now.';
-comment on column news.jobs is 'What they add to the count of its staged jobs.';
-comment on column news.later_at is 'When the first job is due that is not due yet.';
-comment on column news.partition_id is 'The partition, which may not exist yet.';
-comment on column news.due_at is 'When the first job is due; infinity: no work.';
-comment on column news.min_cost is 'Tokens of the cheapest job.';
-comment on column news.shard is
-  'What the first arrival gave. It counts only if the partition is new.';
-comment on column news.head_priority is
-  'The place (priority, run_at, id) of the first due job. After all others if none is due yet.';
-comment on column news.head_run_at is 'Second part of this place.';
-comment on column news.head_id is 'Third part of this place.';
-comment on column news.pause is
-  'The latest stop, as {until, held, by, reason}; null: none.';
-comment on column news.paused_until is 'The latest end of a pause; null: none.';
-comment on column news.held_until is 'The latest end of a hold; null: none.';
 comment on type claimed is 'A claimed partition, as the steps of a pass read it.';
 comment on column claimed.id is 'The partition.';
 comment on column claimed.shard is 'Its shard.';
@@ -873,10 +854,6 @@ comment on column claimed.head_id is 'Third part of this place.';
 comment on column claimed.key is 'Its key, if its partition has several lanes; null: it has one.';
 comment on column claimed.lane is 'The place among those of its lanes that were claimed, by their next jobs.';
 comment on column claimed.lanes is 'How many of them were claimed.';
-comment on type limiter_ids is
-  'Limiters of a partition, from narrow to broad, without the ahead bound.';
-comment on column limiter_ids.partition_id is 'The partition.';
-comment on column limiter_ids.ids is 'Ids of its limiters.';
 comment on type move is 'Another partition that a failed job moves to. The same type stands in src/db/releasing.ts.';
 comment on column move.key is 'Key of the partition that the job moves to.';
 comment on column move.lane is 'The keys of its own that the job names there, see _lane_of; null: none.';

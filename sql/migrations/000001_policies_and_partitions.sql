@@ -702,17 +702,6 @@ create type known as (
   decayed float8
 );
 
-create type news as (
-  partition_id uuid,
-  newest arrivals,
-  due_at timestamptz, min_cost float8, shard text,
-  head_priority smallint, head_run_at timestamptz, head_id bigint,
-  head_changed boolean,
-  later_at timestamptz,
-  pause jsonb, paused_until timestamptz, held_until timestamptz,
-  jobs int
-);
-
 create type claimed as (
   id uuid, shard text, staged int, limiter_ids bigint[],
   weight float8, min_cost float8,
@@ -722,10 +711,6 @@ create type claimed as (
   goes_first boolean, probing boolean, probe_job_id bigint,
   head_priority smallint, head_run_at timestamptz, head_id bigint,
   key text, lane int, lanes int
-);
-
-create type limiter_ids as (
-  partition_id uuid, ids bigint[]
 );
 
 create type move as (

@@ -66,7 +66,7 @@ begin
     end if;
     select q.* into v_partition from partitions q where q.id = v_job.partition_id;
   else
-    v_partition_id := _first_lane(_all_lanes((_policy(explain.policy)).name, explain.partition));
+    v_partition_id := _first_lane(_lanes((_policy(explain.policy)).name, explain.partition, true));
     select q.* into v_partition from partitions q where q.id = v_partition_id;
     -- before the router has made a partition, its jobs are there already
     select s.* into v_job from staged_jobs s where s.id = _head_of(v_partition_id);
@@ -125,7 +125,7 @@ begin
     raise exception 'dispatch_policy: explain_next: count is %, expected 1 to 50', coalesce(explain_next.count::text, 'null')
       using errcode = 'DPARG';
   end if;
-  v_partition_id := _first_lane(_all_lanes((_policy(explain_next.policy)).name, explain_next.partition));
+  v_partition_id := _first_lane(_lanes((_policy(explain_next.policy)).name, explain_next.partition, true));
   v_head_id := _head_of(v_partition_id);
   -- each part in the order of an index: a partition may have a million jobs
   return query
@@ -323,7 +323,11 @@ begin
         n.shadow_slots, null, n.shadow_tokens, n.capacity, n.rate, (p_partition).id, p_cost), false) end,
       'lacks', k.lacks, 'reason', case when k.lacks then k.reason end,
       'next_at', case when not k.lacks then null
-        when k.reason in ('rate_zero', 'max_zero') then _zero_until(n.id, p_now)
+        -- when the override ends that gives it this 0; null if the override has no end, or the 0 is the gate's own
+        when k.reason in ('rate_zero', 'max_zero') then (
+          select nullif(w.until_at, 'infinity') from limiters l
+          cross join lateral _override_now(l.policy_id, l, p_now) w
+          where l.id = n.id and coalesce((w.set ->> 'rate')::float8, (w.set ->> 'max')::float8) <= 0)
         when n.tokens is not null
           then _throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar, p_cost, p_now) end,
       'kept_for', (select r.key from partitions r where r.id = n.reserved_for),

@@ -64,17 +64,13 @@ create or replace aggregate _adaptive_fold(
 create or replace function _local_cap(limiter limiters, now timestamptz) returns bigint language sql stable as $$
   select case when limiter.local_until <= now + interval '2 seconds' then limiter.local_cap::bigint + case
     when now < limiter.local_until then 0
-    else power(2, least(_local_steps(limiter, now), 31)) end::bigint end;
+    else power(2, floor(least(extract(epoch from now - limiter.local_until)::float8 / limiter.local_delay, 31))) end::bigint end;
 $$;
 
 -- When the cap of _local_cap rises next.
 create or replace function _local_rises_at(limiter limiters, now timestamptz) returns timestamptz language sql stable as $$
   select case when now < limiter.local_until then limiter.local_until
     -- a microsecond later than the sum, which is rounded: else passes would look just before it rises
-    else limiter.local_until + make_interval(secs => (_local_steps(limiter, now) + 1) * limiter.local_delay + 0.000001) end;
-$$;
-
--- How many times `local_delay` has passed since `local_until`.
-create or replace function _local_steps(limiter limiters, now timestamptz) returns float8 language sql stable as $$
-  select floor(least(extract(epoch from now - limiter.local_until)::float8 / limiter.local_delay, 1e9));
+    else limiter.local_until + make_interval(secs => limiter.local_delay * (1
+      + floor(least(extract(epoch from now - limiter.local_until)::float8 / limiter.local_delay, 1e9))) + 0.000001) end;
 $$;

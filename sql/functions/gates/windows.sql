@@ -138,12 +138,6 @@ returns float8 language sql stable as $$   -- immutable it would not be inlined
   select case when (numbers).calendar is not null then 2 * (numbers).per else _window_seconds(numbers, now) end;
 $$;
 
--- The longest of the remembered windows that a limiter has had.
-create or replace function _longest_window(limiter limiters, now timestamptz) returns float8 language sql stable as $$
-  select case when _is_window(limiter.numbers) then greatest(
-    _window_remembered(limiter.numbers, now), case when limiter.longest_until > now then limiter.longest end) end;
-$$;
-
 -- When the calendar's minute, hour, day, week or month that has `at` in it ends, or the one so many `later`.
 create or replace function _calendar_ends_at(calendar text, at timestamptz, later int)
 returns timestamptz language plpgsql stable as $$

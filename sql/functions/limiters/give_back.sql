@@ -75,7 +75,10 @@ declare
   v_overridden boolean := exists (select from overrides);
 begin
   with adaptive as materialized (
-    select l.id, l.in_flight, case when v_overridden then _with_override(l, p_now) else l end as limiter
+    select l.id, l.in_flight,
+      case when v_overridden then jsonb_populate_record(l, jsonb_build_object('numbers', coalesce((
+        select o.set from overrides o
+        where o.id = _override_id_at(l.policy_id, l.gate, l.scope_key, _context_of(l), p_now, p_now)), '{}'))) else l end as limiter
     from limiters l
     where l.id = any(p_limiter_ids) and l.current_max is not null
   ),

@@ -1,33 +1,23 @@
 -- Limiters are made, and get new numbers.
 
--- Makes the limiters that partitions with new limits name, and that do not exist yet.
+-- Makes the limiters that these arrivals name, one for each partition, and that do not exist yet.
 --
---   limiters   of each such partition
+--   limiters   of each partition the ids, from narrow to broad
 --   made_*     the limiters it has made, as gate and scope key
 --
 -- `take` may make the same limiter at the same time. The second of two transactions waits for the first one, as long as
 -- lock_timeout allows, and then uses its limiter. A second limiter would give the tokens twice.
 create or replace function _make_limiters(
-  p_policy_id int, p_news news[], p_known known[],
-  p_now timestamptz,
-  out limiters limiter_ids[], out made_gates text[], out made_keys text[]
+  p_policy_id int, p_changed arrivals[], p_now timestamptz,
+  out limiters jsonb, out made_gates text[], out made_keys text[]
 ) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _route_partitions; `take` calls it first, and the session keeps the plan
 declare
-  v_changed arrivals[] := array(
-    select n.newest from unnest(p_news) n
-    left join unnest(p_known) p on p.id = n.partition_id
-    where (n.newest).limits is not null and (p.id is null
-      or (((n.newest).version, (n.newest).id) > (p.version, p.arrival_id) and (n.newest).limits is distinct from p.limits)));
   v_overridden boolean := exists (
     select from overrides o where o.policy_id = p_policy_id);
   v_missed boolean;
 begin
-  if v_changed = '{}' then
-    limiters := '{}';
-    return;
-  end if;
   with wanted as materialized (
     select c.partition_id, c.id as arrival_id, c.version as arrival_version,
       l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, _breadth(l.value ->> 'scope') as breadth,
@@ -35,7 +25,7 @@ begin
       jsonb_populate_record(null::gate_numbers, l.value) as numbers,
       case when l.value ->> 'scope' = 'partition' then c.context end as context,
       _scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
-    from unnest(v_changed) c cross join lateral jsonb_array_elements(c.limits) l
+    from unnest(p_changed) c cross join lateral jsonb_array_elements(c.limits) l
   ),
   limiter as materialized (
     select distinct on (w.gate, w.scope_key) w.* from wanted w
@@ -65,9 +55,11 @@ begin
   ),
   limiter_id as materialized (select * from there union all select * from made)
   select
-    array(
-      select row(w.partition_id, array_agg(i.id order by w.breadth, w.position))::limiter_ids
-      from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.scope_key group by w.partition_id),
+    (select jsonb_object_agg(x.partition_id, x.ids) from (
+      select w.partition_id, array_agg(i.id order by w.breadth, w.position) as ids
+      from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.scope_key
+      where w.partition_id is not null   -- that of `take`
+      group by w.partition_id) x),
     array_agg(m.gate), array_agg(m.scope_key),
     (select count(*) from limiter) > (select count(*) from limiter_id)
   into limiters, made_gates, made_keys, v_missed from made m;
@@ -75,7 +67,7 @@ begin
     -- this statement cannot see what was made after it began: the next one can
     select m.limiters, _make_limiters.made_gates || m.made_gates, _make_limiters.made_keys || m.made_keys
     into limiters, made_gates, made_keys
-    from _make_limiters(p_policy_id, p_news, p_known, p_now) m;
+    from _make_limiters(p_policy_id, p_changed, p_now) m;
   end if;
 end
 $$;
@@ -193,8 +185,10 @@ begin
               l, p_now, v_overridden, coalesce(c.context, _context_of(l))), p_now)
         else '{}' end,
       -- the definition before may come back: its window's spendings are remembered for a day plus its length
-      longest = _longest_window(l, p_now),
-      longest_until = p_now + make_interval(days => 1, secs => _longest_window(l, p_now)),
+      (longest, longest_until) = (
+        select w.seconds, p_now + make_interval(days => 1, secs => w.seconds) from (
+          select case when _is_window(l.numbers) then greatest(
+            _window_remembered(l.numbers, p_now), case when l.longest_until > p_now then l.longest end) end as seconds) w),
       refilled_at = _throttle_filled_at(l.refilled_at, p_now),
       current_max = case when (c.numbers).initial_max is not null then least(
         greatest(coalesce(l.current_max, (c.numbers).initial_max), (c.numbers).min), (c.numbers).max) end,
@@ -256,8 +250,10 @@ begin
       and t.at > limiter.refilled_at and t.at < p_now
     order by 1
   loop
-    v_numbers := jsonb_populate_record(
-      limiter.numbers, _override_at(limiter, p_context, limiter.refilled_at, p_now));
+    v_numbers := jsonb_populate_record(limiter.numbers, (
+      select o.set from overrides o
+      where o.id = _override_id_at(
+        limiter.policy_id, limiter.gate, limiter.scope_key, p_context, limiter.refilled_at, p_now)));
     -- a halt brings nothing, and takes nothing
     if (v_numbers).rate > 0 then
       limiter.tokens := _throttle_tokens(limiter.tokens, limiter.refilled_at, v_numbers, v_at);

@@ -49,16 +49,6 @@ language sql stable as $$
   where o.policy_id = p_policy_id and o.from_at <= p_now and not (o.taken_back and p_now < o.until_at);
 $$;
 
--- The numbers that an override gave a limiter at `p_at`, which is not after `p_now`, by its partition's context. Null: none
--- was in force.
-create or replace function _override_at(
-  limiter limiters, p_context jsonb, p_at timestamptz, p_now timestamptz
-) returns jsonb language sql stable as $$
-  select o.set from overrides o
-  where o.id = _override_id_at(
-    limiter.policy_id, limiter.gate, limiter.scope_key, p_context, p_at, p_now);
-$$;
-
 -- The override that gave a limiter its numbers at `p_at`, which is not after `p_now`. Null: none was in force. One of its key
 -- goes before one of its partition's context (`p_context`, see _context_of), and that before one of every key. Of two such,
 -- the one that was set last counts. The function _override_now, for passes, has the same order, and the same look by an
@@ -86,84 +76,12 @@ begin
 end
 $$;
 
--- A limiter with the numbers that an operator's override gives it now.
-create or replace function _with_override(
-  limiter limiters, p_now timestamptz
-) returns limiters language plpgsql stable as $$
-begin
-  limiter.numbers := jsonb_populate_record(
-    limiter.numbers, _override_at(
-      limiter, _context_of(limiter), p_now, p_now));
-  return limiter;
-end
-$$;
-
 -- When an override next begins or ends after `p_at`. infinity: it has ended, or never ends.
 create or replace function _turns_at(
   override overrides, p_at timestamptz
 ) returns timestamptz language sql immutable as $$
   select case when override.from_at > p_at then override.from_at when override.until_at > p_at then override.until_at
     else 'infinity' end;
-$$;
-
--- When the override ends that gives a limiter a rate or a cap of 0. Null: nobody knows when it lets something go, because the
--- override has no end, or the 0 is the gate's own.
-create or replace function _zero_until(p_limiter_id bigint, p_now timestamptz)
-returns timestamptz language plpgsql stable as $$
-begin
-  return (
-    select nullif(o.until_at, 'infinity') from limiters l
-    cross join lateral _override_now(l.policy_id, l, p_now) o
-    where l.id = p_limiter_id and coalesce((o.set ->> 'rate')::float8, (o.set ->> 'max')::float8) <= 0);
-end
-$$;
-
--- The limiters that overrides concern, in two lists of equal length. Those of one key concern its limiter. The
--- others concern limiters of their gate in `p_walked`: all of them, or those of a context.
-create or replace function _concerned(
-  p_policy policies, p_override_ids bigint[], p_walked bigint[],
-  out override_ids bigint[], out limiter_ids bigint[]
-) language plpgsql as $$
-begin
-  with override as materialized (
-    select o.* from overrides o where o.id = any(p_override_ids)
-  ),
-  concerned as (
-    select o.id as override_id, l.id from override o
-    cross join lateral (
-      select x.id from limiters x
-      where x.policy_id = o.policy_id and x.gate = o.gate and x.scope_key = o.scope_key limit 1
-    ) l
-    union all
-    select o.id, w.id from override o cross join unnest(p_walked) w (id)
-    where o.scope_key is null and o.context is null
-    union all
-    select o.id, l.id from limiters l
-    join partitions q
-      on q.id = _newest_lane((p_policy).id, l.scope_key)
-    cross join unnest(_pairs_of(q.context)) u (pair)
-    cross join lateral (
-      select x.id, x.gate, x.context from overrides x
-      where x.policy_id = (p_policy).id and x.context_pair = u.pair offset 0   -- as in _override_now
-    ) o
-    where l.id = any(p_walked) and l.breadth = 0 and o.gate = l.gate and q.context @> o.context
-      and o.id in (select unnest(p_override_ids)) and exists (select from override x where x.context is not null)
-  )
-  select array_agg(c.override_id), array_agg(c.id) into override_ids, limiter_ids from concerned c;
-end
-$$;
-
--- A tick ahead of the database's clock has announced some overrides too early. Once their time has come by that clock
--- (`p_clock`), they are announced again from the start. It skips locked rows: a later routing step comes to them.
-create or replace function _announce_again(p_policy_id int, p_clock timestamptz) returns void
-language sql volatile as $$
-  update overrides o
-  set announced_to = null, announce_at = least(o.announce_at, o.announce_again_at), announce_again_at = 'infinity'
-  where o.id = any(array(
-    select x.id from overrides x
-    where x.policy_id = p_policy_id and x.announce_again_at <= p_clock
-      and least(x.announce_at, x.announce_again_at) <= p_clock   -- it follows from the line above: for the index
-    order by x.id for update skip locked));
 $$;
 
 -- Ends the overrides of a key, of a context, or of all keys, from `p_from` on; null: at once. An override that begins at

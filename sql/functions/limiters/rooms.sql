@@ -3,7 +3,7 @@
 -- What each of these limiters has left at `p_now`, overrides applied: see _room_of. A caller that decides by it has
 -- locked the limiters in an earlier statement.
 --
--- It does not call _override_at for each limiter: a pass of 1,000 jobs over 50 partitions took a sixth more processor time.
+-- It does not call _override_id_at for each limiter: a pass of 1,000 jobs over 50 partitions took a sixth more processor time.
 create or replace function _rooms_of(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns setof room_before language sql stable as $$

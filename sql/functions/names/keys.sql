@@ -88,24 +88,23 @@ begin
 end
 $$;
 
--- The ids that the rows of a partition may have: that which policy and key give, and those of its lanes. _all_lanes has those as
--- well that the router has not made yet.
-create or replace function _lanes(p_policy text, p_key text) returns uuid[] language plpgsql stable as $$
+-- The ids that the rows of a partition may have: that which policy and key give, and those of its lanes. `p_unrouted`: also those
+-- of lanes that the router has not made yet.
+create or replace function _lanes(p_policy text, p_key text, p_unrouted boolean default false)
+returns uuid[] language plpgsql stable as $$
 declare
   v_id uuid := _partition_id(p_policy, p_key);
   v_mark text := _mark_of(v_id);
-begin
-  return v_id || array(
+  v_ids uuid[] := v_id || array(
     select q.id from partitions q
-    where q.policy_id = (select p.id from policies p where p.name = p_policy) and q.id between _marked_id(v_mark, '0') and _marked_id(v_mark, 'f') and q.id <> v_id and q.key = p_key);
-end
-$$;
-
-create or replace function _all_lanes(p_policy text, p_key text) returns uuid[] language plpgsql stable
-set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+    where q.policy_id = (select p.id from policies p where p.name = p_policy)
+      and q.id between _marked_id(v_mark, '0') and _marked_id(v_mark, 'f') and q.id <> v_id and q.key = p_key);
 begin
+  if not p_unrouted then
+    return v_ids;
+  end if;
   return array(
-    select unnest(_lanes(p_policy, p_key))
+    select unnest(v_ids)
     union
     select a.partition_id from arrivals a
     where a.policy = p_policy and a.key = p_key and exists (

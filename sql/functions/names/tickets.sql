@@ -24,10 +24,6 @@ create or replace function _flag_text(flags jsonb) returns text language sql imm
     nullif(split_part(split_part(flags::text, '{"dispatch_policy:', 2), '"', 1), ''),
     split_part(split_part(' ' || substr(flags::text, 2), ' "dispatch_policy:', 2), '"', 1));
 
--- The mark of its partition in the flag of a job that was staged: the first eight digits of the partition's id. '': none.
-create or replace function _partition_mark(flags jsonb) returns text language sql immutable return
-  left(split_part(split_part(_flag_text(flags), '@', 2), '#', 2), 8);
-
 -- The staged id that a job of Graphile Worker's carries as a flag; null: none, or one that somebody made up.
 create or replace function _staged_id_of(flags jsonb) returns bigint language sql immutable as $$
   select case when _staged_id_text(flags) ~ '^[0-9]{1,18}$' then _staged_id_text(flags)::bigint end;

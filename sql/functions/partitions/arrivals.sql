@@ -47,17 +47,58 @@ begin
 end
 $$;
 
--- The content of these arrivals, one row for each partition.
-create or replace function _arrivals_by_partition(
-  p_arrivals arrivals[]
-) returns news[] language plpgsql stable
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _route_partitions
+-- Locks those of these partitions that are there and that nobody else has locked. Returns what the steps of routing read of
+-- them, all together: see _claimed.
+create or replace function _lock_known(
+  p_policy policies, p_partition_ids uuid[], p_now timestamptz
+) returns known[] language plpgsql as $$
 begin
   return array(
-    select row(
-        w.partition_id, n.newest, w.due_at, w.min_cost, w.shard, f.head_priority, f.head_run_at, f.head_id,
-        w.head_changed, w.later_at, w.pauses[1], w.paused_until, w.held_until,
-        w.jobs)::news
+    select row(p.id, p.limits, p.arrival_id, p.version, p.weight, p.head_priority, p.head_run_at, p.head_id, p.due_at,
+      p.ready, p.blocked_on, p.denied_until, p.denied_reason,
+      -- of lanes, the one that has the most is right: see _share_lanes
+      case when p.laned then (
+          select max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) from _lanes_beside(p) s)
+        else _decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) end
+    )::known
+    from partitions p
+    where p.id = any(p_partition_ids) order by p.id for no key update skip locked);
+end
+$$;
+
+-- Brings the partitions that are known up to date with these arrivals: work lowers `due_at` and the head, and a later arrival
+-- or a higher version replaces context and limits. One that waits for tokens is looked at again if its next job may be another,
+-- because that job may cost less. Creates the partitions and limiters that do not exist yet.
+--
+--   p_is_work   these partitions are all known, and have more work and nothing else
+--   made_*      the limiters that were made, as gate and scope key
+create or replace function _route_partitions(
+  p_policy policies, p_arrivals arrivals[], p_known known[], p_is_work boolean, p_now timestamptz,
+  out made_gates text[], out made_keys text[]
+) language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
+as $$                                       -- as _allocate: 1,000 arrivals were joined by nested loops
+declare
+  v_changed arrivals[] := '{}';   -- those that bring limits to a partition that has none, or others
+  v_limiters jsonb;   -- of each of their partitions the ids
+  v_lanes uuid[];
+begin
+  if not p_is_work then
+    v_changed := array(
+      select n.newest from (
+        select distinct on (a.partition_id) a.partition_id, a as newest from unnest(p_arrivals) a
+        where a.limits is not null order by a.partition_id, a.version desc, a.id desc
+      ) n
+      left join unnest(p_known) k on k.id = n.partition_id
+      where k.id is null
+        or (((n.newest).version, (n.newest).id) > (k.version, k.arrival_id) and (n.newest).limits is distinct from k.limits));
+  end if;
+  if v_changed <> '{}' then
+    select m.limiters, m.made_gates, m.made_keys into v_limiters, made_gates, made_keys
+    from _make_limiters((p_policy).id, v_changed, p_now) m;
+  end if;
+  with news as materialized (
+    select w.*, n.newest, f.head_priority, f.head_run_at, f.head_id
     from (
       select a.partition_id, min(a.due_at) as due_at, min(a.min_cost) as min_cost,
         -- a stop has no shard
@@ -65,7 +106,8 @@ begin
         bool_or(a.head_changed) as head_changed, sum(a.jobs)::int as jobs,
         min(a.due_at) filter (where a.head_id = h.id) as later_at,
         -- the words of the stop that counts: the last pause, or the hold that ends last
-        array_agg(a.pause order by a.pause -> 'held' <> 'null', (a.pause ->> 'held')::timestamptz desc, a.id desc) filter (where a.pause is not null) as pauses,
+        (array_agg(a.pause order by a.pause -> 'held' <> 'null', (a.pause ->> 'held')::timestamptz desc, a.id desc)
+          filter (where a.pause is not null))[1] as pause,
         max((a.pause ->> 'until')::timestamptz) as paused_until, max((a.pause ->> 'held')::timestamptz) as held_until
       from unnest(p_arrivals) a cross join _no_head() h group by a.partition_id
     ) w
@@ -76,63 +118,92 @@ begin
     join (
       select distinct on (a.partition_id) a.partition_id, a.head_priority, a.head_run_at, a.head_id
       from unnest(p_arrivals) a order by a.partition_id, a.head_priority, a.head_run_at, a.head_id
-    ) f on f.partition_id = w.partition_id);
-end
-$$;
-
--- Locks those of these partitions that are there and that nobody else has locked. Returns what the steps of routing read of
--- them, all together: see _claimed.
-create or replace function _lock_known(
-  p_policy policies, p_partition_ids uuid[], p_now timestamptz
-) returns known[] language plpgsql as $$
-begin
-  return array(
-    select row(p.id, p.limits, p.arrival_id, p.version, p.weight, p.head_priority, p.head_run_at, p.head_id, p.due_at,
-      p.ready, p.blocked_on, p.denied_until, p.denied_reason,
-      case when p.laned then _share_of_lanes(p, (p_policy).half_life, p_now)
-        else _decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) end
-    )::known
-    from partitions p
-    where p.id = any(p_partition_ids) order by p.id for no key update skip locked);
-end
-$$;
-
--- Creates the partitions and limiters that these arrivals name and that do not exist yet. Brings the other partitions up to
--- date: work lowers `due_at` and the head, and a later arrival or a higher version replaces context and limits. Returns the
--- limiters it has made, as gate and scope key.
-create or replace function _route_partitions(
-  p_policy policies, p_arrivals arrivals[],
-  p_known known[], p_now timestamptz, out made_gates text[], out made_keys text[]
-) language plpgsql
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
-as $$                                       -- as _allocate: 1,000 arrivals were joined by nested loops
-declare
-  v_news news[] := _arrivals_by_partition(p_arrivals);
-  v_made record;
-  v_lanes uuid[];
-begin
-  v_made := _make_limiters((p_policy).id, v_news, p_known, p_now);
-  made_gates := v_made.made_gates; made_keys := v_made.made_keys;
-  perform _update_partitions(p_policy, v_news, p_known, v_made.limiters, p_now);
-  if (p_policy).keyed_scopes then
-    v_lanes := array(
-      select n.partition_id from unnest(v_news) n
-      where (n.partition_id in (select k.id from unnest(p_known) k)) is not true or n.pause is not null);
-  end if;
-  if not exists (
-    select from unnest(v_news) n where (n.partition_id in (select k.id from unnest(p_known) k)) is not true) then
-    if v_lanes <> '{}' then
-      perform _join_lanes(p_policy, v_lanes, p_now);
-    end if;
-    return;
-  end if;
+    ) f on f.partition_id = w.partition_id
+  ),
+  behind as (
+    -- the partitions behind it in a shared throttle's line may need no more tokens than there are
+    insert into freed (policy_id, limiter_id)
+    select distinct (p_policy).id, l.id from news n
+    join unnest(p_known) k on k.id = n.partition_id
+    cross join lateral (
+      select x.id from limiters x
+      where x.id = k.blocked_on and x.by_tokens and (x.breadth > 0 or x.laned) limit 1
+    ) l
+    where n.head_changed
+  ),
+  updated as (
+    update partitions p set
+      -- one that a stop has made gets the shard of its first job
+      shard = case when k.arrival_id = 0 then coalesce(n.shard, p.shard) else p.shard end,
+      due_at = least(p.due_at, n.due_at), min_cost = least(p.min_cost, n.min_cost), staged = p.staged + n.jobs,
+      head_priority = case when c.lower then n.head_priority else p.head_priority end,
+      head_run_at = case when c.lower then n.head_run_at else p.head_run_at end,
+      head_id = case when c.lower then n.head_id else p.head_id end,
+      arrival_id = case when c.newer then (n.newest).id else p.arrival_id end,
+      version = case when c.newer then (n.newest).version else p.version end,
+      context = case when c.newer then coalesce((n.newest).context, p.context) else p.context end,
+      weight = c.weight,
+      -- one that is in line for its share keeps its place
+      fair_key = case when k.due_at < 'infinity' and (k.weight = c.weight or (p_policy).half_life is null)
+        then p.fair_key else _fair_key(p_policy, k.decayed, p.mean_work, c.weight, p_now) end,
+      looked_at = case when k.ready or k.blocked_on is not null then p.looked_at else p_now end,
+      in_line_since = case when k.ready or k.blocked_on is not null then p.in_line_since else p_now end,
+      limits = case when c.newer then (n.newest).limits else p.limits end,
+      limiter_ids = case when c.newer and (n.newest).limits is distinct from p.limits
+        then i.ids else p.limiter_ids end,
+      -- after the last admission by the limits before, whose pass may have read a later time
+      limits_since = case when c.newer and (n.newest).limits is distinct from p.limits
+        then greatest(p_now, p.admitted_at + interval '1 microsecond') else p.limits_since end,
+      paused_until = coalesce(n.paused_until, p.paused_until),
+      held_until = greatest(p.held_until, n.held_until),
+      probing = p.probing or n.held_until is not null,
+      stopped_by = case
+        when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
+        then n.pause ->> 'by' else p.stopped_by end,
+      stop_reason = case
+        when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
+        then n.pause ->> 'reason' else p.stop_reason end,
+      denied_until = case when n.pause is null and not m.looks_now
+        then least(p.denied_until, m.looks_at) else '-infinity' end,
+      blocked_on = case when n.pause is null and not m.looks_now then p.blocked_on end,
+      denied_reason = case when n.pause is null and not m.looks_now then p.denied_reason end
+    from news n
+    join unnest(p_known) k on k.id = n.partition_id
+    left join jsonb_each(v_limiters) l on l.key = n.partition_id::text
+    cross join lateral (
+      select array(select x::bigint from jsonb_array_elements_text(l.value) x) || (p_policy).ahead_limiter_id as ids) i
+    cross join lateral (
+      -- an arrival says nothing of deadlines
+      select x.lower, x.lower or (p_policy).job_order is not null as may_be_next,
+        x.newer, case when x.newer then coalesce((n.newest).weight, k.weight) else k.weight end as weight
+      from (select (n.newest).limits is not null
+        and ((n.newest).version, (n.newest).id) > (k.version, k.arrival_id) as newer,
+        (n.head_priority, n.head_run_at, n.head_id) <= (k.head_priority, k.head_run_at, k.head_id) as lower) x
+    ) c
+    cross join lateral (
+      select (c.may_be_next or n.head_changed or n.later_at < k.denied_until) and exists (
+        select from limiters l where l.id = k.blocked_on and l.by_tokens) as for_tokens
+    ) t
+    -- It waits for a limiter that it no longer uses, or for more tokens than its new next job may need. A job that is
+    -- not due yet may become its next one.
+    cross join lateral (
+      select coalesce(c.newer and (n.newest).limits is distinct from k.limits
+          and k.blocked_on <> all (i.ids), false)
+        or (t.for_tokens and (c.may_be_next or n.head_changed))
+        -- the job that it waits for in strict order may be gone, or what came is the next job of its key
+        or (k.blocked_on is null and k.denied_reason is not distinct from 'strict_order' and (n.head_changed
+          or not exists (select from _waiting_heads(array[k.id])))) as looks_now,
+        case when t.for_tokens then n.later_at end as looks_at
+    ) m
+    where p.id = n.partition_id and p.id = any(array(select x.partition_id from news x))
+  )
   insert into partitions (
     id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
     head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at,
     looked_at, in_line_since, staged, fair_key)
   select n.partition_id, (p_policy).id, (n.newest).key, coalesce(n.shard, 'default'),
-    coalesce((n.newest).context, '{}'), coalesce((n.newest).limits, '[]'), coalesce((n.newest).weight, 1),
-    least(1, n.min_cost), coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id,
+    coalesce((n.newest).context, '{}'), coalesce((n.newest).limits, '[]'), coalesce((n.newest).weight, 1), least(1, n.min_cost),
+    array(select x::bigint from jsonb_array_elements_text(l.value) x) || (p_policy).ahead_limiter_id,
     case when (n.newest).limits is null then 0 else (n.newest).id end,
     -- one that a stop has made takes the first limits that come, also those of a job that moves there
     case when (n.newest).limits is null then -2147483648 else (n.newest).version end,
@@ -140,97 +211,17 @@ begin
     coalesce(n.paused_until, '-infinity'), coalesce(n.held_until, '-infinity'), n.held_until is not null,
     n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now, n.jobs,
     _fair_key(p_policy, 0, null, coalesce((n.newest).weight, 1), p_now)
-  from unnest(v_news) n
-  left join unnest(v_made.limiters) i on i.partition_id = n.partition_id
-  where (n.partition_id in (select k.id from unnest(p_known) k)) is not true;
-  if v_lanes <> '{}' then
-    perform _join_lanes(p_policy, v_lanes, p_now);
+  from news n
+  left join jsonb_each(v_limiters) l on l.key = n.partition_id::text
+  where not p_is_work and (n.partition_id in (select k.id from unnest(p_known) k)) is not true;
+  if (p_policy).keyed_scopes and not p_is_work then
+    v_lanes := array(
+      select distinct a.partition_id from unnest(p_arrivals) a
+      where (a.partition_id in (select k.id from unnest(p_known) k)) is not true or a.pause is not null);
+    if v_lanes <> '{}' then
+      perform _join_lanes(p_policy, v_lanes, p_now);
+    end if;
   end if;
-end
-$$;
-
--- Brings the partitions that exist (`p_known`) up to date with their arrivals. A partition that waits for tokens
--- is looked at again if its next job may be another, because that job may cost less.
-create or replace function _update_partitions(
-  p_policy policies, p_news news[],
-  p_known known[],
-  p_limiters limiter_ids[], p_now timestamptz
-) returns void language plpgsql
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _route_partitions
-begin
-  if exists (select from unnest(p_news) n where n.head_changed) then
-    -- the partitions behind it in a shared throttle's line may need no more tokens than there are
-    insert into freed (policy_id, limiter_id)
-    select distinct (p_policy).id, l.id from unnest(p_news) n
-    join unnest(p_known) k on k.id = n.partition_id
-    cross join lateral (
-      select x.id from limiters x
-      where x.id = k.blocked_on and x.by_tokens and (x.breadth > 0 or x.laned) limit 1
-    ) l
-    where n.head_changed;
-  end if;
-  update partitions p set
-    -- one that a stop has made gets the shard of its first job
-    shard = case when k.arrival_id = 0 then coalesce(n.shard, p.shard) else p.shard end,
-    due_at = least(p.due_at, n.due_at), min_cost = least(p.min_cost, n.min_cost), staged = p.staged + n.jobs,
-    head_priority = case when c.lower then n.head_priority else p.head_priority end,
-    head_run_at = case when c.lower then n.head_run_at else p.head_run_at end,
-    head_id = case when c.lower then n.head_id else p.head_id end,
-    arrival_id = case when c.newer then (n.newest).id else p.arrival_id end,
-    version = case when c.newer then (n.newest).version else p.version end,
-    context = case when c.newer then coalesce((n.newest).context, p.context) else p.context end,
-    weight = c.weight,
-    -- one that is in line for its share keeps its place
-    fair_key = case when k.due_at < 'infinity' and (k.weight = c.weight or (p_policy).half_life is null)
-      then p.fair_key else _fair_key(p_policy, k.decayed, p.mean_work, c.weight, p_now) end,
-    looked_at = case when k.ready or k.blocked_on is not null then p.looked_at else p_now end,
-    in_line_since = case when k.ready or k.blocked_on is not null then p.in_line_since else p_now end,
-    limits = case when c.newer then (n.newest).limits else p.limits end,
-    limiter_ids = case when c.newer and (n.newest).limits is distinct from p.limits
-      then coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id else p.limiter_ids end,
-    -- after the last admission by the limits before, whose pass may have read a later time
-    limits_since = case when c.newer and (n.newest).limits is distinct from p.limits
-      then greatest(p_now, p.admitted_at + interval '1 microsecond') else p.limits_since end,
-    paused_until = coalesce(n.paused_until, p.paused_until),
-    held_until = greatest(p.held_until, n.held_until),
-    probing = p.probing or n.held_until is not null,
-    stopped_by = case
-      when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
-      then n.pause ->> 'by' else p.stopped_by end,
-    stop_reason = case
-      when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
-      then n.pause ->> 'reason' else p.stop_reason end,
-    denied_until = case when n.pause is null and not m.looks_now
-      then least(p.denied_until, m.looks_at) else '-infinity' end,
-    blocked_on = case when n.pause is null and not m.looks_now then p.blocked_on end,
-    denied_reason = case when n.pause is null and not m.looks_now then p.denied_reason end
-  from unnest(p_news) n
-  join unnest(p_known) k on k.id = n.partition_id
-  left join unnest(p_limiters) i on i.partition_id = n.partition_id
-  cross join lateral (
-    -- an arrival says nothing of deadlines
-    select x.lower, x.lower or (p_policy).job_order is not null as may_be_next,
-      x.newer, case when x.newer then coalesce((n.newest).weight, k.weight) else k.weight end as weight
-    from (select (n.newest).limits is not null
-      and ((n.newest).version, (n.newest).id) > (k.version, k.arrival_id) as newer,
-      (n.head_priority, n.head_run_at, n.head_id) <= (k.head_priority, k.head_run_at, k.head_id) as lower) x
-  ) c
-  cross join lateral (
-    select (c.may_be_next or n.head_changed or n.later_at < k.denied_until) and exists (
-      select from limiters l where l.id = k.blocked_on and l.by_tokens) as for_tokens
-  ) t
-  -- It waits for a limiter that it no longer uses, or for more tokens than its new next job may need. A job that is
-  -- not due yet may become its next one.
-  cross join lateral (
-    select coalesce(c.newer and (n.newest).limits is distinct from k.limits
-        and k.blocked_on <> all (coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id), false)
-      or (t.for_tokens and (c.may_be_next or n.head_changed))
-      -- the job that it waits for in strict order may be gone, or what came is the next job of its key
-      or (k.blocked_on is null and k.denied_reason is not distinct from 'strict_order' and (n.head_changed
-        or not exists (select from _waiting_heads(array[k.id])))) as looks_now,
-      case when t.for_tokens then n.later_at end as looks_at
-  ) m
-  where p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x));
 end
 $$;
 
@@ -247,7 +238,9 @@ create or replace function _route_outcomes(
   with outcome as materialized (
     select l.ids, sum((a.outcome ->> 'failures')::int) as failures,
       max((a.outcome ->> 'probe')::bigint) as probe, bool_or((a.outcome ->> 'passed')::boolean) as passed
-    from unnest(p_arrivals) a cross join lateral _concerned_lanes(p_policy, a.partition_id) l (ids)
+    from unnest(p_arrivals) a
+    cross join lateral (
+      select case when (p_policy).keyed_scopes then _siblings(a.partition_id) else array[a.partition_id] end as ids) l
     where a.outcome ? 'failures' group by l.ids
   ),
   verdict as materialized (
@@ -296,7 +289,9 @@ create or replace function _route_work(
   with outcome as materialized (
     select l.ids, sum((a.outcome ->> 'work')::float8) as work, sum((a.outcome ->> 'ended')::int) as ended,
       sum((a.outcome ->> 'worked')::float8) as worked
-    from unnest(p_arrivals) a cross join lateral _concerned_lanes(p_policy, a.partition_id) l (ids)
+    from unnest(p_arrivals) a
+    cross join lateral (
+      select case when (p_policy).keyed_scopes then _siblings(a.partition_id) else array[a.partition_id] end as ids) l
     where a.outcome ? 'work' group by l.ids
   ),
   settled as materialized (

@@ -200,10 +200,31 @@ create or replace function _wait_in_order(
 declare
   v_waiting uuid[];
 begin
-  with waiting as materialized (
+  with laned as materialized (
+    select q.id, q.key, q.laned from partitions q
+    where (p_policy).keyed_scopes and q.id = any(p_partition_ids) and (q.laned or q.key in (
+      select a.key from arrivals a where a.policy = (p_policy).name and a.partition_id <> all (p_partition_ids)))
+  ),
+  first as materialized (
+    -- the first job in any lane, also one that is not routed yet, or one that is tried again
+    select distinct on (k.key) k.key, s.partition_id
+    from (select distinct m.key from laned m) k
+    cross join lateral unnest(_lanes((p_policy).name, k.key, true)) x (id)
+    cross join lateral (
+      select h.id from _waiting_heads(array[x.id]) h
+      union all
+      select n.id from _next_in_order(x.id, 1) n
+    ) j
+    join staged_jobs s on s.id = j.id
+    order by k.key, s.sort_at is not distinct from '-infinity' desc, s.priority, s.run_at, s.id
+  ),
+  waiting as materialized (
     select h.partition_id, h.until_at from _waiting_heads(p_partition_ids) h
     union all
-    select b.* from _behind_lanes(p_policy, p_partition_ids, p_now) b where (p_policy).keyed_scopes
+    -- They wait for that job, whichever limiters its lane waits for, and are woken before (_share_lanes). One whose first other
+    -- lane is being routed waits a moment.
+    select m.id, case when m.laned then p_now + interval '1 second' else p_now end from laned m
+    join first f on f.key = m.key where f.partition_id <> m.id or not m.laned
   ),
   marked as (
     update partitions p set

@@ -1,13 +1,6 @@
 -- A partition whose jobs name different keys has lanes: rows with the same key, each with limiters and a head of its own. What
 -- belongs to the partition, its share, stops, probe and breaker, is the same in all of them.
 
--- The rows to which an outcome of a row's job applies: it counts for the partition.
-create or replace function _concerned_lanes(p_policy policies, p_id uuid) returns uuid[] language plpgsql stable as $$
-begin
-  return case when (p_policy).keyed_scopes then _siblings(p_id) else array[p_id] end;
-end
-$$;
-
 -- Locks all rows of the partitions of these rows, and returns them. If another session has one locked, it raises
 -- lock_not_available, and the detail names those of `p_ids` that have to wait (see _route_batch).
 create or replace function _lock_lanes(p_ids uuid[]) returns uuid[] language plpgsql
@@ -83,15 +76,6 @@ begin
 end
 $$;
 
--- What counts against the share of a partition with lanes. Whoever charges one of them writes it to others that wait (see
--- _share_lanes), and skips locked ones. So the lane that has the most is right.
-create or replace function _share_of_lanes(p partitions, p_half_life float8, p_now timestamptz)
-returns float8 language plpgsql stable as $$
-begin
-  return (select max(_decayed(q.decayed_admits, q.decayed_at, p_half_life, p_now)) from _lanes_beside(p) q);
-end
-$$;
-
 -- Claimed rows, in the order given, with what belongs to their partitions. Those of one partition take turns in the order of their
 -- next jobs: `lane` of `lanes`. While its probe runs, each has the probe.
 create or replace function _with_lanes(p_policy policies, p_claimed claimed[], p_now timestamptz)
@@ -145,7 +129,8 @@ begin
     where c.key is not null group by c.key
   ),
   shared as materialized (
-    select w.id, w.admitted, greatest(w.charged, _share_of_lanes(q, (p_policy).half_life, p_now)) as decayed
+    select w.id, w.admitted, greatest(w.charged, (
+        select max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) from _lanes_beside(q) s)) as decayed
     from whole w join partitions q on q.id = w.id
   ),
   lane as materialized (
@@ -171,35 +156,5 @@ begin
     denied_until = case when l.admitted and q.denied_reason = 'strict_order' and q.blocked_on is null
       then '-infinity' else q.denied_until end
   from placed l where q.id = l.id;
-end
-$$;
-
--- Of these rows, under strict order: those whose partition has an earlier job in another lane, also one that is not routed yet, or
--- one that is tried again. They wait for it, whichever limiters that lane waits for: until then, and are woken before
--- (_share_lanes). One whose first other lane is being routed waits a moment.
-create or replace function _behind_lanes(p_policy policies, p_ids uuid[], p_now timestamptz)
-returns table (id uuid, until_at timestamptz) language plpgsql stable as $$
-#variable_conflict use_column
-begin
-  return query
-  with mine as materialized (
-    select q.* from partitions q
-    where q.id = any(p_ids) and (q.laned or q.key in (
-      select a.key from arrivals a where a.policy = (p_policy).name and a.partition_id <> all (p_ids)))
-  ),
-  first as materialized (
-    select distinct on (k.key) k.key, s.partition_id
-    from (select distinct m.key from mine m) k
-    cross join lateral unnest(_all_lanes((p_policy).name, k.key)) x (id)
-    cross join lateral (
-      select h.id from _waiting_heads(array[x.id]) h
-      union all
-      select n.id from _next_in_order(x.id, 1) n
-    ) j
-    join staged_jobs s on s.id = j.id
-    order by k.key, s.sort_at is not distinct from '-infinity' desc, s.priority, s.run_at, s.id
-  )
-  select m.id, case when m.laned then p_now + interval '1 second' else p_now end from mine m
-  join first f on f.key = m.key where f.partition_id <> m.id or not m.laned;
 end
 $$;

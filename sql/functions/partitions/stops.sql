@@ -37,7 +37,7 @@ begin
   if matched is distinct from 1 then   -- a job may have come that the router has not seen
     matched := exists (
       select from arrivals a
-      where a.policy = p_policy and a.partition_id = any(_all_lanes(p_policy, p_partition)) and a.limits is not null)::int;
+      where a.policy = p_policy and a.partition_id = any(_lanes(p_policy, p_partition, true)) and a.limits is not null)::int;
   end if;
   changed := matched;
   perform _tell_stop(v_policy.id, u.id, case when p_held_until is null then 'paused' else 'held' end,
@@ -162,7 +162,13 @@ declare
   v_late_ids bigint[];
   v_locked_ids bigint[];
 begin
-  perform _announce_again((p_policy).id, v_clock);
+  update overrides o
+  set announced_to = null, announce_at = least(o.announce_at, o.announce_again_at), announce_again_at = 'infinity'
+  where o.id = any(array(
+    select x.id from overrides x
+    where x.policy_id = (p_policy).id and x.announce_again_at <= v_clock
+      and least(x.announce_at, x.announce_again_at) <= v_clock   -- it follows from the line above: for the index
+    order by x.id for update skip locked));
   v_ids := array(
     select o.id from overrides o
     where o.policy_id = (p_policy).id and (o.announce_at <= p_now or o.to_announce <> '{}')
@@ -179,7 +185,32 @@ begin
   v_due := array(
     select o.id from overrides o
     where o.id = any(v_ids) and o.announce_at <= p_now and (o.scope_key is not null or o.id = any(v_round.ids)));
-  select * into v_concerned from _concerned(p_policy, v_due, v_walked.ids);
+  -- in two lists of equal length: those of one key concern its limiter, the others limiters of their gate in this step
+  with override as materialized (
+    select o.* from overrides o where o.id = any(v_due)
+  ),
+  concerned as (
+    select o.id as override_id, l.id from override o
+    cross join lateral (
+      select x.id from limiters x
+      where x.policy_id = o.policy_id and x.gate = o.gate and x.scope_key = o.scope_key limit 1
+    ) l
+    union all
+    select o.id, w.id from override o cross join unnest(v_walked.ids) w (id)
+    where o.scope_key is null and o.context is null
+    union all
+    select o.id, l.id from limiters l
+    join partitions q
+      on q.id = _newest_lane((p_policy).id, l.scope_key)
+    cross join unnest(_pairs_of(q.context)) u (pair)
+    cross join lateral (
+      select x.id, x.gate, x.context from overrides x
+      where x.policy_id = (p_policy).id and x.context_pair = u.pair offset 0   -- as in _override_now
+    ) o
+    where l.id = any(v_walked.ids) and l.breadth = 0 and o.gate = l.gate and q.context @> o.context
+      and o.id in (select unnest(v_due)) and exists (select from override x where x.context is not null)
+  )
+  select array_agg(c.override_id) as override_ids, array_agg(c.id) as limiter_ids into v_concerned from concerned c;
   v_late_ids := array(
     select u.id from overrides o cross join unnest(o.to_announce) u (id)
     where o.id = any(v_ids));

@@ -52,7 +52,15 @@ begin
       select unnest(q.limiter_ids) from partitions q where q.id = any(v_ids)))));
   perform _drop_partitions(v_ids);
   if v_ids <> '{}' then
-    perform _forget_shards();
+    -- the leases of shards that have no partition any more
+    delete from leases l
+    where l.shard <> 'default'
+      and not exists (
+        select from partitions q
+        join policies p on p.id = q.policy_id
+        where p.name = l.policy and q.shard = l.shard)
+      and not exists (
+        select from arrivals a where a.policy = l.policy and a.shard = l.shard);
   end if;
   return cardinality(v_ids);
 end

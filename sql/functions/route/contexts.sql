@@ -67,7 +67,7 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
     select a.partition_id, a.key, coalesce(a.context, '{}') as context, a.version, a.id
     from arrivals a
     where a.policy = p_policy and a.limits is not null and (p_after is null or a.partition_id > p_after)
-      and (p_partition is null or a.partition_id = any(_all_lanes(p_policy, p_partition)))
+      and (p_partition is null or a.partition_id = any(_lanes(p_policy, p_partition, true)))
   ),
   routed as materialized (
     select q.id as partition_id, q.key, q.context, q.version, q.arrival_id

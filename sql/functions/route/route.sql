@@ -24,6 +24,9 @@ declare
   v_partition_ids uuid[];
   v_pause_ids bigint[];
   v_left_ids bigint[];
+  v_half int;
+  v_older bigint[];
+  v_newest bigint[];
   v_full boolean;
   v_is_cut boolean := false;   -- there are more, because their contexts fill a portion
   v_has_all boolean;   -- no arrival that there was is missing in the batch
@@ -55,10 +58,26 @@ begin
     v_full := v_full or v_is_cut;
     v_has_all := v_batch = 1 and not v_full;
     if not v_has_all then
+      v_last := (select max(u.id) from unnest(v_ids) u (id));
       if v_batch = 1 then
-        select b.ids, b.last into v_ids, v_last from _oldest_and_newest(p_policy, v_ids) b;
-      else
-        v_last := (select max(u.id) from unnest(v_ids) u (id));
+        -- The older half stays. As many of the newest take the place of the others, so that a quiet tenant's job is soon routed
+        -- beside a million older arrivals. Work may come in any order, but an end counts for a breaker in its turn.
+        v_half := cardinality(v_ids) / 2;
+        v_older := array(select u.id from unnest(v_ids) u (id) order by u.id limit cardinality(v_ids) - v_half);
+        v_newest := array(
+          select a.id from (
+            select a.id, _portion(sum(octet_length(a.context::text)) over (
+              order by a.id desc rows between unbounded preceding and 1 preceding)) as portion
+            from (
+              select x.id, x.context from arrivals x
+              where x.policy = p_policy and x.id > v_older[cardinality(v_older)] and x.pause is null and x.outcome is null
+              order by x.id desc limit v_half) a
+          ) a
+          where a.portion = 0);
+        if cardinality(v_newest) = v_half then
+          v_ids := v_older || v_newest;
+          v_last := v_older[cardinality(v_older)];
+        end if;
       end if;
       -- Without a stop that came later, its partition's jobs would go although somebody has paused it.
       v_ids := v_ids || array(
@@ -97,42 +116,9 @@ begin
 end
 $$;
 
--- Of a full batch of the oldest arrivals, the older half stays. As many of the newest take the place of the others, so that
--- a quiet tenant's job is soon routed beside a million older arrivals. If there are not as many, the batch stays as it is.
---
--- Routing may see work in any order. It adds up, and limits go by version and id. A job that goes before a partition's next
--- one makes the partition look again. But an end counts for a breaker in its turn, so ends wait until they are the oldest.
--- Stops do not wait: _route adds them to each batch.
---
---   last   the newest arrival of the batch that has no older one outside
-create or replace function _oldest_and_newest(
-  p_policy text, p_ids bigint[], out ids bigint[], out last bigint
-) language plpgsql stable as $$
-declare
-  v_half int := cardinality(p_ids) / 2;
-  v_older bigint[] := array(
-    select u.id from unnest(p_ids) u (id) order by u.id limit cardinality(p_ids) - v_half);
-begin
-  last := v_older[cardinality(v_older)];
-  ids := v_older || array(
-    select a.id from (
-      select a.id, _portion(sum(octet_length(a.context::text)) over (
-        order by a.id desc rows between unbounded preceding and 1 preceding)) as portion
-      from (
-        select x.id, x.context from arrivals x
-        where x.policy = p_policy and x.id > last and x.pause is null and x.outcome is null
-        order by x.id desc limit v_half) a
-    ) a
-    where a.portion = 0 order by a.id desc);
-  if cardinality(ids) < cardinality(p_ids) then
-    ids := p_ids;
-    last := (select max(u.id) from unnest(p_ids) u (id));
-  end if;
-end
-$$;
-
 -- Routes these arrivals of these partitions, all at once if that is possible. Returns the ids of those it left. These are
--- arrivals of locked partitions, arrivals that give a locked limiter other numbers, and arrivals that raise an error.
+-- arrivals of partitions that another session has locked, or whose limits are still to come; those that a resume is about to
+-- delete; those that give a locked limiter other numbers, and those that raise an error.
 --
 --   p_has_all   these are all arrivals that there are
 --
@@ -147,8 +133,14 @@ set lock_timeout = '20ms' as $$
 declare
   v_parts jsonb := '[]';   -- partitions that are still to be tried, in groups
   v_partition_ids uuid[] := p_partition_ids;
-  v_left_ids bigint[];     -- null: the try failed
+  v_ids bigint[] := p_ids;
   v_tries int := 0;
+  v_is_done boolean := false;   -- the first try has routed all
+  v_known known[];
+  v_our_ids uuid[];
+  v_bare_ids uuid[];
+  v_our_pause_ids bigint[];
+  v_arrivals arrivals[];
   v_detail text;
   v_half int;
   v_busy_ids uuid[];
@@ -157,11 +149,64 @@ begin
     v_tries := v_tries + 1;
     begin
       -- locks and changes in one subtransaction: a row that is locked outside and changed inside costs a multixact
-      v_left_ids := _route_part(
-        p_policy, case when v_tries = 1 then p_ids else array(
+      if v_tries > 1 then
+        v_ids := array(
           select a.id from arrivals a
-          where a.policy = (p_policy).name and a.id = any(p_ids) and (a.partition_id in (select unnest(v_partition_ids))) is true) end,
-        v_partition_ids, p_pause_ids, p_now, p_has_all);
+          where a.policy = (p_policy).name and a.id = any(p_ids) and (a.partition_id in (select unnest(v_partition_ids))) is true);
+      end if;
+      v_known := _lock_known(p_policy, v_partition_ids, p_now);
+      v_our_ids := array(select k.id from unnest(v_known) k);
+      if cardinality(v_our_ids) < cardinality(v_partition_ids) then
+        -- partitions that others have locked wait for the next routing step; those that do not exist are made here
+        v_our_ids := v_our_ids || array(
+          select u.id from unnest(v_partition_ids) u (id)
+          -- by hash: PostgreSQL, which takes an empty table's statistics for true, compared each with each
+          where (u.id in (
+            select p.id from partitions p where p.id = any(v_partition_ids))) is not true);
+      end if;
+      if not p_has_all then
+        -- The danger: somebody reschedules or removes a job that is not routed yet. That arrival has no limits. If it is routed
+        -- before the job's own, it makes the partition, and the partition's jobs pass no gate. That of a changed context has
+        -- limits but no shard, and the partition would stay in the default one. The cure: they wait for the job's arrival.
+        v_bare_ids := array(
+          select a.partition_id from arrivals a
+          where a.policy = (p_policy).name and a.id = any(v_ids)
+          group by a.partition_id
+          having not bool_or(a.limits is not null and a.shard is not null) and bool_or(a.pause is null and a.outcome is null));
+        v_bare_ids := array(
+          select u.id from unnest(v_bare_ids) u (id)
+          where (u.id in (
+            select q.id from partitions q
+            where q.id = any(v_bare_ids) and q.arrival_id > 0)) is not true);
+        if v_bare_ids <> '{}' then
+          v_our_ids := array(
+            select u.id from unnest(v_our_ids) u (id)
+            where (u.id in (
+              select a.partition_id from arrivals a
+              where a.policy = (p_policy).name and a.limits is not null and a.shard is not null
+                and (a.partition_id in (select unnest(v_bare_ids))) is true)) is not true);
+        end if;
+      end if;
+      if p_pause_ids is not null then
+        v_our_pause_ids := array(
+          select a.id from arrivals a
+          where a.policy = (p_policy).name and a.id = any(p_pause_ids) for update skip locked);
+        v_our_ids := array(
+          select u.id from unnest(v_our_ids) u (id)
+          where u.id not in (
+            select a.partition_id from arrivals a
+            where a.policy = (p_policy).name and a.id = any(p_pause_ids) and a.id <> all (v_our_pause_ids)));
+      end if;
+      with consumed as (
+        delete from arrivals a
+        where a.policy = (p_policy).name and a.id = any(v_ids)
+          -- by hash: compared with an array, 10,000 new partitions took half a second
+          and (a.partition_id in (select unnest(v_our_ids))) is true
+        returning a
+      )
+      select coalesce(array_agg(c.a), '{}') into v_arrivals from consumed c;
+      perform _apply_arrivals(p_policy, v_arrivals, v_known, p_now);
+      v_is_done := v_tries = 1 and cardinality(v_arrivals) = cardinality(v_ids);
     exception
       when insufficient_resources or disk_full or out_of_memory or admin_shutdown or crash_shutdown
         or invalid_transaction_state then raise;
@@ -195,92 +240,11 @@ begin
         order by random() limit 1);
     end if;
   end loop;
-  if v_tries = 1 and v_left_ids is not null then
-    return v_left_ids;
-  end if;
-  return _arrivals_left((p_policy).name, p_ids);
-end
-$$;
-
--- Routes these arrivals of these partitions, and returns the ids of those it left. It leaves those of partitions that another
--- session has locked, or whose limits are still to come. It also leaves those that a resume is about to delete.
-create or replace function _route_part(
-  p_policy policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
-  p_now timestamptz, p_has_all boolean
-) returns bigint[] language plpgsql as $$
-declare
-  v_known known[] := _lock_known(p_policy, p_partition_ids, p_now);
-  v_our_ids uuid[];
-  v_our_pause_ids bigint[];
-  v_awaiting_ids uuid[] := case when p_has_all then '{}'
-    else _awaiting_limits((p_policy).name, p_ids) end;
-  v_arrivals arrivals[];
-begin
-  v_our_ids := array(select k.id from unnest(v_known) k);
-  if cardinality(v_our_ids) < cardinality(p_partition_ids) then
-    -- partitions that others have locked wait for the next routing step; those that do not exist are made here
-    v_our_ids := v_our_ids || array(
-      select u.id from unnest(p_partition_ids) u (id)
-      -- by hash: PostgreSQL, which takes an empty table's statistics for true, compared each with each
-      where (u.id in (
-        select p.id from partitions p where p.id = any(p_partition_ids))) is not true);
-  end if;
-  if v_awaiting_ids <> '{}' then
-    v_our_ids := array(
-      select u.id from unnest(v_our_ids) u (id) where (u.id in (select unnest(v_awaiting_ids))) is not true);
-  end if;
-  if p_pause_ids is not null then
-    v_our_pause_ids := array(
-      select a.id from arrivals a
-      where a.policy = (p_policy).name and a.id = any(p_pause_ids) for update skip locked);
-    v_our_ids := array(
-      select u.id from unnest(v_our_ids) u (id)
-      where u.id not in (
-        select a.partition_id from arrivals a
-        where a.policy = (p_policy).name and a.id = any(p_pause_ids) and a.id <> all (v_our_pause_ids)));
-  end if;
-  with consumed as (
-    delete from arrivals a
-    where a.policy = (p_policy).name and a.id = any(p_ids)
-      -- by hash: compared with an array, 10,000 new partitions took half a second
-      and (a.partition_id in (select unnest(v_our_ids))) is true
-    returning a
-  )
-  select coalesce(array_agg(c.a), '{}') into v_arrivals from consumed c;
-  perform _apply_arrivals(p_policy, v_arrivals, v_known, p_now);
-  if cardinality(v_arrivals) = cardinality(p_ids) then
-    return '{}';
-  end if;
-  return _arrivals_left((p_policy).name, p_ids);
-end
-$$;
-
--- Those partitions of these arrivals that have no limits and shard yet, although other arrivals bring some.
---
--- The danger: somebody reschedules or removes a job that is not routed yet. That arrival has no limits. If it is routed before
--- the job's own, it makes the partition, and the partition's jobs pass no gate. That of a changed context has limits but no
--- shard, and the partition would stay in the default one. The cure: they wait for the job's arrival.
-create or replace function _awaiting_limits(p_policy text, p_ids bigint[]) returns uuid[]
-language plpgsql stable as $$   -- planned as _arrivals_left
-declare
-  v_bare_ids uuid[] := array(
-    select a.partition_id from arrivals a
-    where a.policy = p_policy and a.id = any(p_ids)
-    group by a.partition_id
-    having not bool_or(a.limits is not null and a.shard is not null) and bool_or(a.pause is null and a.outcome is null));
-begin
-  v_bare_ids := array(
-    select u.id from unnest(v_bare_ids) u (id)
-    where (u.id in (
-      select q.id from partitions q
-      where q.id = any(v_bare_ids) and q.arrival_id > 0)) is not true);
-  if v_bare_ids = '{}' then
+  if v_is_done then
     return '{}';
   end if;
   return array(
-    select distinct a.partition_id from arrivals a
-    where a.policy = p_policy and a.limits is not null and a.shard is not null
-      and (a.partition_id in (select unnest(v_bare_ids))) is true);
+    select a.id from arrivals a where a.policy = (p_policy).name and a.id = any(p_ids));
 end
 $$;
 
@@ -298,7 +262,7 @@ begin
   if (p_policy).keyed_scopes and exists (select from unnest(p_arrivals) a where a.outcome is not null) then
     perform _lock_lanes(array(select distinct a.partition_id from unnest(p_arrivals) a where a.outcome is not null));
   end if;
-  v_made := _route_partitions(p_policy, p_arrivals, p_known, p_now);
+  v_made := _route_partitions(p_policy, p_arrivals, p_known, false, p_now);
   perform _route_limits(
     p_policy, p_arrivals, p_known, v_made.made_gates, v_made.made_keys, v_contexts, p_now);
   if (p_policy).keyed_scopes then
@@ -377,15 +341,6 @@ begin
 end
 $$;
 
--- Those of these arrivals that still exist.
-create or replace function _arrivals_left(p_policy text, p_ids bigint[]) returns bigint[]
-language plpgsql stable as $$   -- planned once a session, as the rest of the router
-begin
-  return array(
-    select a.id from arrivals a where a.policy = p_policy and a.id = any(p_ids));
-end
-$$;
-
 -- Routes few arrivals for the pass that follows in the same transaction. Most say only that a known partition has one more
 -- job, and that is all it knows. Returns how many it consumed, -1 if another router is at work, and null if nothing has
 -- happened, because _route must come before, in a transaction of its own.
@@ -437,7 +392,7 @@ begin
     if cardinality(v_arrivals) < cardinality(v_there.ids) then
       raise exception 'locked' using errcode = 'DPOUT';   -- somebody else has brought one into effect
     end if;
-    perform _update_partitions(p_policy, _arrivals_by_partition(v_arrivals), v_known, '{}', p_now);
+    perform _route_partitions(p_policy, v_arrivals, v_known, true, p_now);
     if v_there.jobs > 0 then
       insert into activity (policy_id, at, staged) values ((p_policy).id, p_now, v_there.jobs);
       if (p_policy).recorded then
@@ -466,7 +421,8 @@ begin
     select case when (p_policy).breaker_failures is null then p_partition_ids else array(
       select u.id from unnest(p_partition_ids) with ordinality u (id, n)
       where u.id not in (
-        select unnest(_concerned_lanes(p_policy, a.partition_id)) from arrivals a
+        select unnest(case when (p_policy).keyed_scopes then _siblings(a.partition_id) else array[a.partition_id] end)
+        from arrivals a
         where a.policy = (p_policy).name and a.outcome ? 'failures')
       order by u.n) end);
 end

@@ -71,7 +71,7 @@ revoke execute on function :DISPATCH_POLICY_SCHEMA.export from public;
 create or replace function _staged_in(p_policy text, p_key text)
 returns setof staged_jobs language sql stable as $$
   select s.* from staged_jobs s
-  where s.partition_id = any(array(select unnest(_all_lanes(p_policy, p_key))))
+  where s.partition_id = any(array(select unnest(_lanes(p_policy, p_key, true))))
     or (s.partition_id is null and s.id in (
       select k.staged_id from keyless_jobs k where k.policy = p_policy and k.partition_key = p_key));
 $$;

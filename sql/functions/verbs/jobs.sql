@@ -70,7 +70,7 @@ returns table (id bigint) language sql stable as $$
     and (p_policy is null or p.name = p_policy or (q.id is null and s.task_identifier in (
       select t.task_identifier from policy_tasks t join policies x on x.id = t.policy_id where x.name = p_policy)))
     and (p_partition is null or (p_policy is null and q.key = p_partition)
-      or (s.partition_id = any(array(select unnest(_all_lanes(p_policy, p_partition))))
+      or (s.partition_id = any(array(select unnest(_lanes(p_policy, p_partition, true))))
         and (s.due or not s.due)));   -- true of all: by it PostgreSQL uses the two indexes that the jobs of a partition are in
 $$;
 
@@ -255,7 +255,7 @@ begin
       and not exists (select from staged_jobs s where s.job_key = j.key)
       and (retry.ids is not null or not _is_replaced(j.flags, j.key, j.last_error))
       and (retry.policy is null or j.task_identifier = any(v_tasks))
-      and (retry.partition is null or _partition_mark(j.flags) = v_mark)
+      and (retry.partition is null or left(split_part(split_part(_flag_text(j.flags), '@', 2), '#', 2), 8) = v_mark)
       and (retry.since is null or j.updated_at >= retry.since)
       and (retry.until is null or j.updated_at < retry.until)
       and (retry.error is null or strpos(j.last_error, retry.error) > 0)

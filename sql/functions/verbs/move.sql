@@ -25,7 +25,7 @@ set lock_timeout = '900ms' as $$   -- as remove_policy: less than PostgreSQL tak
 declare
   v_policy policies := _policy(move.policy);
   v_into policies := _policy(coalesce(move.to_policy, move.policy));
-  v_from uuid[] := _all_lanes(move.policy, move.partition);
+  v_from uuid[] := _lanes(move.policy, move.partition, true);
   v_state arrivals;   -- what the other partition gets with a job that brings no context of its own: an arrival without work
   v_keyless bigint[]; v_ids bigint[]; v_tasks text[];
 begin
@@ -53,7 +53,7 @@ begin
   perform from partitions q where q.id = any(v_from) order by q.id for no key update;
   if not found then
     perform _lock_turn(v_policy.id, 'route');
-    v_from := _all_lanes(move.policy, move.partition);
+    v_from := _lanes(move.policy, move.partition, true);
     perform from partitions q where q.id = any(v_from) order by q.id for no key update;
   end if;
   v_keyless := array(   -- these first, as _keyless_jobs locks them
@@ -129,7 +129,7 @@ $$;
 -- only for a new partition: this version makes the arrival the oldest, as in _retry.
 create or replace function _state_of(p_policy policies, p_key text) returns arrivals language plpgsql stable as $$
 declare
-  v_ids uuid[] := _all_lanes((p_policy).name, p_key);
+  v_ids uuid[] := _lanes((p_policy).name, p_key, true);
   v_definition jsonb := (p_policy).definition;
   v_state arrivals;
 begin

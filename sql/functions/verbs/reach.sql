@@ -47,7 +47,7 @@ begin
   if p_partition is not null then
     perform _policy(p_policy);
     select r.partitions, r.* into matched, partitions, staged, in_flight
-    from _reach(p_policy, _all_lanes(p_policy, p_partition)) r;
+    from _reach(p_policy, _lanes(p_policy, p_partition, true)) r;
   else
     select count(*), coalesce(sum(r.partitions), 0), coalesce(sum(r.staged), 0), coalesce(sum(r.in_flight), 0)
     into matched, partitions, staged, in_flight
