@@ -148,7 +148,7 @@ export const MUTANTS = {
   },
   "a job that ends settles nothing": {
     shownBy: 30,
-    of: "_route_work",
+    of: "_route_outcomes",
     from: /o\.work\s*\+/,
     to: "0 +",
     shows: /decayed admits/,
@@ -246,9 +246,9 @@ export const MUTANTS = {
   },
   "a bucket gains by its new context for the time before": {
     shownBy: 272,
-    of: "_contexts_before",
-    from: /return \(/,
-    to: "return null; return (",
+    of: "_apply_arrivals",
+    from: /o\.context_pair is not null/,
+    to: "false",
     byContext: true,
     shows: /tokens: the engine says|jobs admitted|learnt limit/,
   },

@@ -49,7 +49,7 @@ begin
   -- one subtransaction has all of it, as in _admit
   begin
     select * into v_partition from partitions p
-    where p.id = _lane_id(p_policy, v_job.partition_key, v_job.lane)
+    where p.id = _partition_id(p_policy, v_job.partition_key, v_job.lane)
       and p.version = p_version and p.limits = v_job.limits and p.context = v_job.context
       and p.weight = coalesce(v_job.weight, 1)
       and p.stopped_until = '-infinity' and not p.probing

@@ -271,7 +271,7 @@ declare
   v_oldest boolean := (p_policy).when_full = 'drop_oldest';
 begin
   with sent as materialized (
-    select (k.ordinality - 1)::int as p, k.key, _lane_id((p_policy).name, k.key, k.lane) as id
+    select (k.ordinality - 1)::int as p, k.key, _partition_id((p_policy).name, k.key, k.lane) as id
     from rows from (json_to_recordset(p_partitions) as (key text, lane text)) with ordinality k
   ),
   coming as materialized (

@@ -16,6 +16,8 @@ declare
   v_policy policies;
   v_read events[];
   v_events events[];
+  v_ids uuid[];
+  v_free uuid[];
   v_left bigint[];
   v_after bigint := 0;
   v_deleted int;
@@ -30,7 +32,16 @@ begin
     v_read := array(
       select e from events e
       where e.policy_id = v_policy.id and e.id > v_after and (p_drops or e.kind <> 'dropped') order by e.id limit 1000);
-    v_left := _locked_drops(v_read);
+    v_left := '{}';
+    v_ids := array(select e.partition_id from unnest(v_read) e where e.kind = 'dropped');
+    if v_ids <> '{}' then
+      -- the partitions stay locked until their drops are counted; those that another session has locked have to wait
+      v_free := array(select q.id from partitions q where q.id = any(v_ids) order by q.id for no key update skip locked);
+      v_left := array(
+        select e.id from unnest(v_read) e
+        where e.kind = 'dropped' and e.partition_id <> all (v_free)
+          and exists (select from partitions q where q.id = e.partition_id));
+    end if;
     if exists (select from groups) then
       v_left := v_left || _events_to_groups(v_read);
     end if;

@@ -3,14 +3,12 @@
 -- Feeds one finished job to an adaptive limiter: to `state`, as the jobs before left it, or to `limiter` if it is the first.
 --
 -- Each job moves the lag's EWMA. A failure multiplies the cap by failure_decrease_factor, an EWMA over target by
--- overload_decrease_factor; otherwise the cap grows by one. It grows only while the cap was binding (in flight at least
--- half of it).
---
--- It shrinks at most once per round: jobs admitted before the last decrease saw the old cap, and say nothing about the new
--- one. (A decrease ahead of now comes from a wrong clock, and ends no round.)
+-- overload_decrease_factor; otherwise the cap grows by one, if it was binding (in flight at least half of it). It shrinks at most
+-- once per round: jobs admitted before the last decrease saw the old cap, and say nothing about the new one. (A decrease ahead of
+-- now comes from a wrong clock, and ends no round.)
 --
 -- A lag that is unknown or impossible leaves the average as it is. A tiny average becomes 0, because PostgreSQL raises an
--- error if a product underflows. After 1,075 lags of 0 no release succeeded any more.
+-- error if a product underflows.
 create or replace function _adaptive_observe(
   state limiters, limiter limiters, lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int,
   now timestamptz

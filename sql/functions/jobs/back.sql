@@ -66,7 +66,7 @@ begin
       p_now + _wait((f.retry).after) as run_at,
       coalesce((f.retry).priority, 0::smallint) as priority,
       coalesce(((f.retry).move).key, q.key) as key, q.shard, case when ((f.retry).move).key is null then i.partition_id
-        else _lane_id(p.name, ((f.retry).move).key, ((f.retry).move).lane) end as partition_id
+        else _partition_id(p.name, ((f.retry).move).key, ((f.retry).move).lane) end as partition_id
     from unnest(p_parked, p_revisions) k (id, revision)
     join unnest(p_jobs) f on f.job = k.id
     join in_flight_jobs i on i.job_id = k.id and i.job_id = any(p_parked)

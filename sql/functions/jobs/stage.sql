@@ -19,7 +19,7 @@ begin
   select * into v_partition from json_to_record(p_partitions -> v_job.p)
     as k (key text, lane text, shard text, context jsonb, weight float8, limits jsonb);
   if v_partition.key is not null then
-    v_partition_id := _lane_id(p_policy, v_partition.key, v_partition.lane);
+    v_partition_id := _partition_id(p_policy, v_partition.key, v_partition.lane);
   end if;
   insert into staged_jobs as s (
     partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, preserve_run_at, priority, flags, cost,
@@ -121,7 +121,7 @@ begin
   ),
   partition as materialized (
     select k.p, k.key, coalesce(k.shard, 'default') as shard, k.context, k.weight, coalesce(k.limits, l.limits) as limits,
-      case when k.key is not null then _lane_id(p_policy, k.key, k.lane) end as id
+      case when k.key is not null then _partition_id(p_policy, k.key, k.lane) end as id
     from sent k left join sent l on l.p = k."like"
   ),
   job as materialized (
@@ -348,7 +348,7 @@ returns setof staging language sql stable as $$
   -- if it is not routed yet, only this call knows it
   left join lateral (
     select p_partitions -> j.p ->> 'key' as key, coalesce(p_partitions -> j.p ->> 'shard', 'default') as shard
-    where _lane_id(p_policy, p_partitions -> j.p ->> 'key', p_partitions -> j.p ->> 'lane') = e.partition_id
+    where _partition_id(p_policy, p_partitions -> j.p ->> 'key', p_partitions -> j.p ->> 'lane') = e.partition_id
   ) k on true
   where _has_task(p_policy, e.task)
   union all

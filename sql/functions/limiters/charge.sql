@@ -126,7 +126,8 @@ begin
     ending = (p_limiters[x.at]).ending,
     durations = (p_limiters[x.at]).durations,
     sampled_at = case when (p_rooms[x.at]).measured is not null then p_now else l.sampled_at end,
-    sampled_released = case when (p_rooms[x.at]).measured is not null then (p_limiters[x.at]).released else l.sampled_released end,
+    sampled_released = case
+      when (p_rooms[x.at]).measured is not null then (p_limiters[x.at]).released else l.sampled_released end,
     finished_per_second = coalesce((p_rooms[x.at]).measured, l.finished_per_second),
     wake_at = least(l.wake_at, p_wakes[x.at]),
     elsewhere_until = case when p_waits_elsewhere and l.kind = 'ahead' then p_now + interval '1 day' else l.elsewhere_until end
@@ -135,13 +136,13 @@ begin
 end
 $$;
 
--- Lets a job of a long task go only if one of the policy's worker slots is free for it. Hundreds of short jobs may be
--- ahead of the worker slots. A tenth as many long ones would keep others waiting for minutes. A task is long if its jobs
--- run for longer than the time that the policy is ahead by. A task of which no job has ended yet may be long.
+-- Lets a job of a long task go only if one of the policy's worker slots is free for it: hundreds of short jobs may be ahead of
+-- the worker slots, a tenth as many long ones would keep others waiting for minutes. A task is long if its jobs run for longer
+-- than the time that the policy is ahead by. A task of which no job has ended yet may be long.
 --
--- If the long job stays, so do the jobs that rank behind it. Otherwise short jobs would keep the slots busy, and it would
--- never go. The ahead bound then has only as many slots as jobs go, so the partitions of the jobs that stay wait for it.
--- `long_waits_until` keeps the passes of other claims and shards from admitting ahead for a moment.
+-- If the long job stays, so do the jobs that rank behind it, or it would never go. The ahead bound then has only as many slots as
+-- jobs go, so the partitions of the jobs that stay wait for it. `long_waits_until` keeps the passes of other claims and shards
+-- from admitting ahead for a moment.
 create or replace function _stop_at_long_jobs(
   p_policy policies, p_now timestamptz,
   inout candidates candidate[],

@@ -50,10 +50,7 @@ begin
       v_then := v_then - v_charge;
     end if;
   end if;
-  update limiters l set
-    tokens = v_then, spent = coalesce(v_spent, l.spent),
-    refilled_at = _throttle_filled_at(l.refilled_at, p_now)
-  where l.id = p_limiter_id;
+  perform _set_tokens(p_limiter_id, v_then, v_spent, p_now);
   if v_then <= v_tokens or not exists (
     select from partitions q where q.blocked_on = p_limiter_id) then
     return false;
@@ -77,8 +74,9 @@ begin
   with adaptive as materialized (
     select l.id, l.in_flight,
       case when v_overridden then jsonb_populate_record(l, jsonb_build_object('numbers', coalesce((
-        select o.set from overrides o
-        where o.id = _override_id_at(l.policy_id, l.gate, l.scope_key, _context_of(l), p_now, p_now)), '{}'))) else l end as limiter
+          select o.set from overrides o
+          where o.id = _override_id_at(l.policy_id, l.gate, l.scope_key, _context_of(l), p_now, p_now)), '{}')))
+        else l end as limiter
     from limiters l
     where l.id = any(p_limiter_ids) and l.current_max is not null
   ),
@@ -137,13 +135,12 @@ begin
 end
 $$;
 
--- How many jobs of each worker pool may end before a release and a pass must bring more. `ahead` is the policy's ahead bound.
+-- How many jobs of each worker pool may end before a release and a pass must bring more: half of those that wait for a worker
+-- slot. A time would not do, because the pace is a mean that counts the moments without jobs. `ahead` is the policy's ahead
+-- bound.
 --
--- It is half of the jobs that wait for a worker slot: the workers run the other half meanwhile. A time would not do. The pace
--- is a mean, which counts the moments without jobs. So workers may run what waits much sooner than it says.
---
--- 0: more must come at once, because less waits than they finish in 0.15 s. While a job of a long task waits for a slot, the
--- next pass brings no more, and it is 0 as well.
+-- 0: more must come at once, because less waits than they finish in 0.15 s, or because a job of a long task waits for a slot and
+-- the next pass brings no more.
 create or replace function _may_end(
   ahead limiters, p_now timestamptz
 ) returns int language plpgsql stable as $$

@@ -99,8 +99,7 @@ end
 $$;
 
 -- The numbers of a gate, if a pass can reckon with them. Others would fail each pass of the policy: so they fail the arrival that
--- brings them, and no other. It is no CHECK of `limiters`: PostgreSQL parses those anew for each statement that writes a row,
--- and of what a freed slot cost, a tenth went there.
+-- brings them, and no other. It is no CHECK of `limiters`: PostgreSQL parses those anew for each statement that writes a row.
 create or replace function _valid_numbers(numbers gate_numbers) returns gate_numbers language plpgsql stable as $$
 declare
   v_wrong text := case
@@ -114,7 +113,7 @@ begin
     raise exception 'dispatch_policy: the numbers of a gate: %', v_wrong using errcode = 'DPARG';
   end if;
   if numbers.calendar is not null then
-    perform timestamptz '2000-01-01Z' at time zone split_part(numbers.calendar, ' ', 2);   -- raises if the server does not know it
+    perform timestamptz '2000-01-01Z' at time zone split_part(numbers.calendar, ' ', 2);   -- raises if it is not known
   end if;
   return numbers;
 end
@@ -137,15 +136,12 @@ begin
 end
 $$;
 
--- Locks these limiters ascending, and gives them their new numbers. It waits for a lock only for a moment (lock_timeout),
--- because a release or a tick has a limiter locked for a few milliseconds.
+-- Locks these limiters ascending, and gives them their new numbers. It waits for a lock only for a moment (lock_timeout). If a
+-- transaction keeps one locked, this raises lock_not_available, and the detail names the partitions whose arrivals concern it.
+-- Locks and changes are in one subtransaction: a row that is locked in another one costs a multixact.
 --
 --   p_changes   by limiter: its `limit` by the definition, the `arrival_id` and `version` that bring it, and the `context` that
 --               its partition had until now, if the limits by context differ for the new one
---
--- If a transaction keeps a limiter locked, this raises lock_not_available. The detail names the partitions that have to
--- wait: those whose arrivals concern such a limiter. Locks and changes are in one subtransaction: a row that is locked in
--- another one costs a multixact.
 create or replace function _change_limiters(
   p_policy policies, p_changes jsonb,
   p_arrivals arrivals[], p_now timestamptz
@@ -217,8 +213,8 @@ exception when lock_not_available or deadlock_detected then
 end
 $$;
 
--- What a throttle has left at `now`. A bucket goes by the numbers that were in force until then. Overrides may have changed
--- them (`overridden`), also for its partition's context. A window goes by its own. It has no query, so that PostgreSQL inlines it.
+-- What a throttle has left at `now`. A bucket goes by the numbers that were in force until then. Overrides may have changed them
+-- (`overridden`), also for its partition's context. A window goes by its own. It has no query, so that PostgreSQL inlines it.
 create or replace function _throttle_left(
   limiter limiters, now timestamptz, overridden boolean, context jsonb
 ) returns float8 language sql stable as $$

@@ -3,8 +3,8 @@
 -- The numbers that overrides give a limiter now (`set`, null: none is in force) and until when, and when they last gave it
 -- others (`turned_at`, null: never). It takes the override that _override_id_at takes.
 --
--- It is a query without plpgsql, so that PostgreSQL puts it into that of _rooms_of. Each look-up goes by an index, because
--- there may be an override for each of 10,000 accounts. A policy that has none of a kind pays for one look at each kind.
+-- It is a query without plpgsql, so that PostgreSQL puts it into that of _rooms_of. Each look-up goes by an index. A policy that
+-- has none of a kind pays for one look at each kind.
 create or replace function _override_now(
   p_policy_id int, limiter limiters, p_now timestamptz
 ) returns table (set jsonb, until_at timestamptz, turned_at timestamptz) language sql stable as $$

@@ -2,8 +2,6 @@
 
 -- What each of these limiters has left at `p_now`, overrides applied: see _room_of. A caller that decides by it has
 -- locked the limiters in an earlier statement.
---
--- It does not call _override_id_at for each limiter: a pass of 1,000 jobs over 50 partitions took a sixth more processor time.
 create or replace function _rooms_of(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns setof room_before language sql stable as $$
@@ -56,7 +54,8 @@ create or replace function _room_of(
   from (
     select x.*, (x.numbers).shadow is true as is_shadow,
       case when x.by_tokens then case
-        when (x.numbers).rate <= 0 and not x.is_window then coalesce((x.brought).tokens, x.tokens)   -- a halted bucket keeps its tokens
+        -- a halted bucket keeps its tokens
+        when (x.numbers).rate <= 0 and not x.is_window then coalesce((x.brought).tokens, x.tokens)
         when x.is_window then _window_left(x.spent, x.numbers, p_now)
         else _throttle_tokens(
           coalesce((x.brought).tokens, x.tokens), coalesce((x.brought).refilled_at, x.refilled_at), x.numbers, p_now)
@@ -65,7 +64,8 @@ create or replace function _room_of(
         when x.cap is null then 2147483647
         else greatest(x.cap - greatest(x.in_flight + x.ending, 0), 0) end as slots_now
     from (
-      select l.id, l.gate, l.kind, case when l.laned then 1 else l.breadth end as breadth, l.position, l.scope_key, l.in_flight, l.admitted, l.by_tokens,
+      select l.id, l.gate, l.kind, case when l.laned then 1 else l.breadth end as breadth, l.position, l.scope_key,
+        l.in_flight, l.admitted, l.by_tokens,
         case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
         case when l.by_tokens and not _is_window(l.numbers) and p_turned_at > l.refilled_at
           then _throttle_brought_to(l, p_now, _context_of(l)) end as brought,
@@ -116,18 +116,13 @@ $$;
 -- How many jobs of a policy may be in flight: one for each worker slot, and the jobs ahead. So workers never wait for a
 -- tick. Null: no bound.
 --
--- A fixed number of jobs ahead makes others wait. For ten worker slots, 100 jobs of a second were ten seconds of work,
--- and a new tenant's first job waited behind them. So by default as many are ahead as the workers finish in a certain
--- time.
+-- By default as many are ahead as the workers finish in a certain time: a fixed number of long jobs makes a new tenant's first
+-- job wait for all of them. Worker slots do not become free evenly. After the first one, the next may take as long as a job runs.
+-- So if jobs run for longer than that time, none is ahead. Nor is one while a job of a long task waits, see _stop_at_long_jobs.
 --
--- Worker slots do not become free evenly. After the first one, the next may take as long as a job runs. So if jobs run
--- for longer than that time, none is ahead. Compared with such a job, the wait for a tick is short.
---
--- Some jobs wait in Graphile Worker for something else than a worker slot. They need their named queue, a worker that
--- accepts their flags, or one that has their task. They would keep all other jobs out. So if a policy may have such jobs,
--- they are counted, and as many others go beside them.
---
--- None is ahead while a job of a long task waits for a slot, see _stop_at_long_jobs.
+-- Some jobs wait in Graphile Worker for something else than a worker slot: their named queue, a worker that accepts their flags,
+-- or one that has their task. They would keep all other jobs out. So if a policy may have such jobs, they are counted, and as
+-- many others go beside them.
 create or replace function _ahead_cap(
   limiter limiters, p_now timestamptz
 ) returns int language plpgsql stable as $$
@@ -164,16 +159,12 @@ begin
 end
 $$;
 
--- How many jobs of a policy its workers finish in a second.
---
--- It is the greater of two numbers: how many they finished in the last measured second, and how many a second since then.
--- So it grows within a few passes when workers start. If many jobs end together, the second number is too high. So the
--- result is at most what the slots can do at the mean duration of the policy's shortest task.
+-- How many jobs of a policy its workers finish in a second: the greater of how many they finished in the last measured second,
+-- and how many a second since then. So it grows within a few passes when workers start. If many jobs end together, the second
+-- number is too high. So the result is at most what the slots can do at the mean duration of the policy's shortest task.
 --
 --   p_slots      of the worker pools; null: not known
 --   p_shortest   the mean duration of the policy's shortest task, in seconds; null: not known
---
--- It is an expression, so that PostgreSQL inlines it.
 create or replace function _pace(
   ahead limiters, p_slots int, p_shortest float8, p_now timestamptz
 ) returns float8 language sql immutable as $$
@@ -259,7 +250,7 @@ end
 $$;
 
 -- What these limiters have left at `p_now`, as _rooms_of says it, for passes and the router. Most policies have no
--- override. For them the query that looks for overrides took half of the time of a look at three limiters.
+-- override, and the query that looks for overrides would take half of the time.
 create or replace function _limiters_of_pass(
   p_policy_id int, p_limiters limiters[], p_now timestamptz, p_bounded boolean
 ) returns room_before[] language plpgsql stable as $$

@@ -36,20 +36,6 @@ begin
 end
 $$;
 
--- Tells how many jobs came to each partition with these arrivals, and what they cost. Jobs come when they are due. If nobody
--- ticked for a minute, or somebody gave them a time that has passed long ago, they come now.
-create or replace function _tell_came(p_policy_id int, p_arrivals arrivals[], p_now timestamptz)
-returns void language plpgsql volatile as $$
-begin
-  insert into events (policy_id, at, kind, partition_id, facts)
-  select p_policy_id, s.at, 'came', a.partition_id, jsonb_build_object('jobs', sum(a.jobs), 'cost', sum(a.jobs * a.min_cost))
-  from unnest(p_arrivals) a
-  cross join lateral (select date_trunc('second',
-    case when a.due_at > p_now - interval '1 minute' then a.due_at else p_now end) as at) s
-  where a.jobs > 0 and s.at < 'infinity' group by a.partition_id, s.at;
-end
-$$;
-
 -- What there is to tell of these staged jobs before they leave staging: an event each, whose kind and outcome the caller adds.
 -- Jobs of policies that nobody watches are left out.
 create or replace function _leaving(p_staged_ids bigint[], p_now timestamptz) returns events[] language plpgsql stable as $$
@@ -110,8 +96,8 @@ begin
   end if;
   with told as (
     insert into events (policy_id, at, kind, staged_id, job_id, partition_id, facts)
-    select e.policy_id, e.at, e.kind, e.staged_id, e.job_id, e.partition_id, e.facts || jsonb_build_object('error', p_error, 'as', p_outcome, 'outcome',
-      case when e.job_id is null or _is_parked(
+    select e.policy_id, e.at, e.kind, e.staged_id, e.job_id, e.partition_id, e.facts || jsonb_build_object(
+      'error', p_error, 'as', p_outcome, 'outcome', case when e.job_id is null or _is_parked(
           e.staged_id, (e.facts ->> 'revision')::int, j.run_at, j.revision, j.last_error, j.flags) then p_outcome
         else _outcome_of_staged(e.staged_id, e.job_id, (e.facts ->> 'revision')::int) end)
     from unnest(_leaving(p_staged_ids, clock_timestamp())) e
@@ -128,10 +114,8 @@ $$;
 --
 --   p_job_id, p_revision   the row in which it was parked; null: it was not parked, and a newer job of its key is there
 --
--- The danger: somebody retried a parked job by hand. Its row leaves staging, but the job runs or waits in Graphile Worker. Or
--- it has just ended, and its release is under way: its row is gone, and the release knows how it ended. It counted as
--- replaced or as gone, and its group's callback came before its end. The cure: a job goes on while it is in flight, or while
--- Graphile Worker will run it.
+-- The danger: somebody retried a parked job by hand. Its row leaves staging, but the job runs or waits in Graphile Worker, or its
+-- release is under way. The cure: a job goes on while it is in flight, or while Graphile Worker will run it.
 create or replace function _outcome_of_staged(p_staged_id bigint, p_job_id bigint, p_revision int)
 returns text language plpgsql stable as $$
 declare
@@ -160,7 +144,8 @@ $$;
 -- success is told, unless it waits for a retry, or another attempt or another job has a slot in its row: that one's end counts.
 create or replace function _tell_ends(p_gone in_flight_jobs[], p_jobs finished_job[], p_now timestamptz)
 returns boolean language plpgsql volatile
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _free_slots
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
+as $$   -- as _free_slots
 declare
   v_policy_ids int[];
 begin
@@ -185,7 +170,8 @@ begin
   told as (
     insert into events (policy_id, at, kind, staged_id, job_id, partition_id, facts)
     select e.policy_id, p_now, 'ended', e.staged_id, e.job_id, e.partition_id, jsonb_build_object(
-      'seconds', _seconds(e.duration_ms), 'key', q.key, 'task', coalesce(e.task, e.task_identifier), 'attempt', e.ended_attempt, 'ok', e.ok, 'error', e.error,
+      'seconds', _seconds(e.duration_ms), 'key', q.key, 'task', coalesce(e.task, e.task_identifier),
+      'attempt', e.ended_attempt, 'ok', e.ok, 'error', e.error,
       'admittedAt', e.admitted_at, 'startedAt', e.began_at,
       'endedAt', case when e.duration_ms is not null then least(e.began_at + _wait(e.duration_ms / 1000), p_now) end,
       'outcome', e.outcome)
@@ -239,7 +225,8 @@ $$;
 --   p_ids        all staged jobs that are unstaged
 --   p_added      those of groups that were new to Graphile Worker: of others it is not known which they are there
 --   p_job_ids    of each of these Graphile Worker's id
-create or replace function _tell_unstaged(p_ids bigint[], p_added bigint[], p_job_ids bigint[]) returns void language plpgsql volatile as $$
+create or replace function _tell_unstaged(p_ids bigint[], p_added bigint[], p_job_ids bigint[])
+returns void language plpgsql volatile as $$
 begin
   perform _tell_moved(coalesce(q.policy_id, t.policy_id), s.id, null, a.job_id, a.job_id)
   from unnest(p_added, p_job_ids) a (id, job_id)

@@ -49,25 +49,24 @@ exception when numeric_value_out_of_range then
 end
 $$;
 
--- The id of a partition, known before anybody has made it. The length keeps apart two pairs of policy and key that read the
--- same when written together. Its body is parsed when it is made, and so names the same operators under any search_path.
-create or replace function _partition_id(policy text, key text) returns uuid
-language sql immutable return md5(length(policy)::text || ':' || policy || key)::uuid;   -- without ::text it would not be inlined
-
--- The id of the row in which a job waits: its partition's, or that of its lane. Jobs of a partition that name different keys at
--- gates over a key of their own wait in lanes, because each is charged to the keys that it names. `lane` has these keys, see
--- _lane_of and laneOf in src/policy/limits.ts; null: no gate has such a key.
+-- The id of the row in which a job waits, known before anybody has made it: its partition's, or that of its lane. Jobs of a
+-- partition that name different keys at gates over a key of their own wait in lanes, because each is charged to the keys that it
+-- names. `lane` has these keys, see _lane_of and laneOf in src/policy/limits.ts; null: no gate has such a key.
 --
--- The ids of all lanes begin with the mark of their partition. So they are found by it, without another index, and a failed job's
--- flag tells its partition when the lane is gone.
-create or replace function _lane_id(policy text, key text, lane text) returns uuid language sql immutable return
-  case when lane is null then md5(length(policy)::text || ':' || policy || key)::uuid   -- as _partition_id, which would not be inlined
-  else (left(md5(length(policy)::text || ':' || policy || key), 8) || right(md5(length(key)::text || ':' || key || lane), 24))::uuid end;
+-- The length keeps apart two pairs of policy and key that read the same when written together. The ids of all lanes begin with
+-- the mark of their partition. So they are found by it, without another index, and a failed job's flag tells its partition when
+-- the lane is gone. Its body is parsed when it is made, and so names the same operators under any search_path.
+create or replace function _partition_id(policy text, key text, lane text default null) returns uuid
+language sql immutable return
+  case when lane is null then md5(length(policy)::text || ':' || policy || key)::uuid   -- without ::text it would not be inlined
+  else (left(md5(length(policy)::text || ':' || policy || key), 8)
+    || right(md5(length(key)::text || ':' || key || lane), 24))::uuid end;
 
 -- The keys of these limits that are their own, each with its gate and lengths, as text; null: there is none.
 create or replace function _lane_of(limits jsonb) returns text language sql immutable as $$
-  select string_agg(format('%s:%s%s:%s', length(g.value ->> 'gate'), g.value ->> 'gate', length(g.value ->> 'key'), g.value ->> 'key'),
-    '' order by (g.value ->> 'position')::int)
+  select string_agg(
+    format('%s:%s%s:%s', length(g.value ->> 'gate'), g.value ->> 'gate', length(g.value ->> 'key'), g.value ->> 'key'), ''
+    order by (g.value ->> 'position')::int)
   from jsonb_array_elements(limits) g where g.value ? 'key';
 $$;
 
@@ -121,15 +120,16 @@ begin
 end
 $$;
 
--- Of the rows of a partition the one that goes next: one with a due job if there is one, by when it may be claimed and by its next
--- job. Before the router has made any, it is one with a job.
+-- Of the rows of a partition the one that goes next: one with a due job if there is one, by when it may be claimed and by its
+-- next job. Before the router has made any, it is one with a job.
 create or replace function _first_lane(p_ids uuid[]) returns uuid language plpgsql stable as $$
 begin
   return (
     select u.id from unnest(p_ids) u (id)
     left join partitions q on q.id = u.id
-    order by q.due_at <= clock_timestamp() desc nulls last, q.staged > 0 desc nulls last, q.eligible_at, q.head_priority, q.head_run_at,
-      q.head_id, exists (select from staged_jobs s where s.partition_id = u.id and (s.due or not s.due)) desc, u.id limit 1);
+    order by q.due_at <= clock_timestamp() desc nulls last, q.staged > 0 desc nulls last, q.eligible_at,
+      q.head_priority, q.head_run_at, q.head_id,
+      exists (select from staged_jobs s where s.partition_id = u.id and (s.due or not s.due)) desc, u.id limit 1);
 end
 $$;
 

@@ -2,9 +2,8 @@
 
 -- An exponentially decayed count, of jobs or of seconds. A time ahead of now counts as no age.
 --
--- The age is clamped, and a tiny result becomes 0, because PostgreSQL raises an error if a product underflows. That error
--- failed every tick after a partition's second long idle time. (What is left of 1e-9 after the greatest age can still be
--- divided by a weight.)
+-- The age is clamped, and a tiny result becomes 0, because PostgreSQL raises an error if a product underflows. (What is left of
+-- 1e-9 after the greatest age can still be divided by a weight.)
 create or replace function _decayed(admits float8, decayed_at timestamptz, half_life float8, now timestamptz)
 returns float8 language sql immutable as $$
   select case when half_life is null or admits < 1e-9 then 0 else
@@ -35,12 +34,9 @@ create or replace function _long_since(now timestamptz) returns timestamptz lang
   select now - interval '10 seconds';
 $$;
 
--- How many of the next `places` go to the partitions that have been in line for longest: every tenth one. Only those count
--- that have been in line for some time (_long_since).
---
--- In fair order alone, a partition waited without end beside a stream of new partitions of a greater weight. If wait alone
--- decided, weights would count for nothing behind a long line. So each limiter counts what it admits, and gives every tenth
--- place by wait; so does a budget.
+-- How many of the next `places` go to the partitions that have been in line for longest (_long_since): every tenth one. In fair
+-- order alone, a partition would wait without end beside a stream of new partitions of a greater weight. If wait alone decided,
+-- weights would count for nothing behind a long line.
 create or replace function _longest_first(policy policies, admitted bigint, places float8)
 returns int language sql immutable as $$
   select case when (policy).half_life is null then 0
@@ -65,10 +61,8 @@ create or replace function _halves(p_from int, p_to int) returns jsonb language 
 $$;
 
 -- In which portion of 8 MB a row is, by the bytes of the rows before it: 0 for the first ones. Whoever reads payloads, contexts
--- or errors of many rows into one array, or into the memory of a process, reads one portion at a time. A thousand of them
--- have a kilobyte each, or a megabyte.
---
--- A portion has at least one row, whatever that one weighs.
+-- or errors of many rows into one array, or into the memory of a process, reads one portion at a time. It has at least one row,
+-- whatever that one weighs.
 create or replace function _portion(p_bytes_before numeric) returns int language sql immutable as $$
   select trunc(coalesce(p_bytes_before, 0) / 8000000)::int;
 $$;

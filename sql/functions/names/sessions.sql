@@ -123,14 +123,15 @@ begin
   values (p_policy_id, p_now, jsonb_build_object(p_left_for, 1));
   if p_left_for like 'failed: %' then
     perform pg_notify('dispatch_policy', json_build_object(
-      'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', p.name, 'failed', left(substr(p_left_for, 9) || ': ' || p_message, 500))::text)
+      'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', p.name,
+      'failed', left(substr(p_left_for, 9) || ': ' || p_message, 500))::text)
     from policies p where p.id = p_policy_id;
   end if;
 end
 $$;
 
--- Why the small way left a job to the next pass, after an error that it does not expect. Graphile Worker may refuse a job, and the
--- pass reports that. Any other error is a mistake here: `failed: `, with its SQLSTATE and place.
+-- Why the small way left a job to the next pass, after an error that it does not expect. Graphile Worker may refuse a job, and
+-- the pass reports that. Any other error is a mistake here: `failed: `, with its SQLSTATE and place.
 --
 --   p_context   as PG_EXCEPTION_CONTEXT says where it was raised
 create or replace function _left_for_error(p_sqlstate text, p_context text) returns text language sql stable as $$

@@ -1,8 +1,8 @@
 -- What arrivals change in partitions.
 
--- Merges the arrivals of each partition whose arrivals had to be left. Otherwise, if a busy tenant's partition is locked
--- for an hour, each router would read the arrivals of that hour again. Routing the merged one has the same effect. Stops
--- and outcomes are not merged. Returns how many arrivals it saved.
+-- Merges the arrivals of each partition whose arrivals had to be left, because it is locked. Otherwise each router would read
+-- them all again. Routing the merged one has the same effect. Stops and outcomes are not merged. Returns how many arrivals it
+-- saved.
 create or replace function _merge_arrivals(p_policy text, p_ids bigint[]) returns int
 language plpgsql as $$
 declare
@@ -68,7 +68,7 @@ $$;
 
 -- Brings the partitions that are known up to date with these arrivals: work lowers `due_at` and the head, and a later arrival
 -- or a higher version replaces context and limits. One that waits for tokens is looked at again if its next job may be another,
--- because that job may cost less. Creates the partitions and limiters that do not exist yet.
+-- because that job may cost less. Creates the partitions and limiters that do not exist yet, and tells how many jobs came.
 --
 --   p_is_work   these partitions are all known, and have more work and nothing else
 --   made_*      the limiters that were made, as gate and scope key
@@ -214,6 +214,18 @@ begin
   from news n
   left join jsonb_each(v_limiters) l on l.key = n.partition_id::text
   where not p_is_work and (n.partition_id in (select k.id from unnest(p_known) k)) is not true;
+  insert into activity (policy_id, at, staged)
+  select (p_policy).id, p_now, sum(a.jobs) from unnest(p_arrivals) a where a.jobs > 0 having count(*) > 0;
+  if (p_policy).recorded then
+    -- Jobs come when they are due. If nobody ticked for a minute, or somebody gave them a time that has passed long ago, they
+    -- come now.
+    insert into events (policy_id, at, kind, partition_id, facts)
+    select (p_policy).id, s.at, 'came', a.partition_id, jsonb_build_object('jobs', sum(a.jobs), 'cost', sum(a.jobs * a.min_cost))
+    from unnest(p_arrivals) a
+    cross join lateral (select date_trunc('second',
+      case when a.due_at > p_now - interval '1 minute' then a.due_at else p_now end) as at) s
+    where a.jobs > 0 and s.at < 'infinity' group by a.partition_id, s.at;
+  end if;
   if (p_policy).keyed_scopes and not p_is_work then
     v_lanes := array(
       select distinct a.partition_id from unnest(p_arrivals) a
@@ -225,7 +237,7 @@ begin
 end
 $$;
 
--- Applies what ended jobs say about a partition that is probing, or whose policy has a breaker.
+-- Applies what ended jobs say about a partition that is probing, or whose policy has a breaker, and about how long they ran.
 --
 -- The end of a probe lets the next job go: all of them if it succeeded, else the next probe. That is so as well if nobody
 -- saw its end, because its slot was freed. A breaker opens at `breaker_failures` failures within `breaker_within`,
@@ -278,14 +290,8 @@ create or replace function _route_outcomes(
   select _leave_lines((p_policy).id, u.id, u.limiter_ids),
     case when (p_policy).recorded then _tell_stop((p_policy).id, u.id, 'breaker_open', u.breaker_until, p_now) end
   from updated u where u.opens;
-$$;
-
--- Applies what ended jobs say about how long they ran, if fairness is by work. An admission charges what the partition's
--- jobs took lately; an end settles the difference. The mean moves a fifth of the way with each end.
-create or replace function _route_work(
-  p_policy policies, p_arrivals arrivals[],
-  p_now timestamptz
-) returns void language sql volatile as $$
+  -- If fairness is by work: an admission charges what the partition's jobs took lately, an end settles the difference. The mean
+  -- moves a fifth of the way with each end.
   with outcome as materialized (
     select l.ids, sum((a.outcome ->> 'work')::float8) as work, sum((a.outcome ->> 'ended')::int) as ended,
       sum((a.outcome ->> 'worked')::float8) as worked
@@ -308,35 +314,4 @@ create or replace function _route_work(
     fair_key = _fair_key(p_policy, s.decayed, s.mean_work, q.weight, p_now),
     mean_work = s.mean_work
   from settled s where q.id = s.id;
-$$;
-
--- The contexts that partitions still have, of those whose arrivals change which limits by context apply to them. Null: of
--- none. A rate brings nothing for the time before it, so their buckets are brought to now by the context before.
-create or replace function _contexts_before(
-  p_policy policies, p_arrivals arrivals[]
-) returns jsonb language plpgsql as $$
-begin
-  if not exists (
-    select from overrides o
-    where o.policy_id = (p_policy).id and o.context_pair is not null
-  ) then
-    return null;
-  end if;
-  return (
-    select jsonb_object_agg(q.id, q.context)
-    from (
-      select distinct on (a.partition_id) a.partition_id, a.id, a.version, a.context from unnest(p_arrivals) a
-      where a.limits is not null order by a.partition_id, a.version desc, a.id desc
-    ) n
-    join partitions q
-      on q.id = n.partition_id and (n.version, n.id) > (q.version, q.arrival_id)
-    where n.context <> q.context and exists (
-      select from unnest(
-        _pairs_of(q.context) || _pairs_of(n.context)) u (pair)
-      cross join lateral (
-        select x.context from overrides x
-        where x.policy_id = (p_policy).id and x.context_pair = u.pair offset 0   -- as in _override_now
-      ) o
-      where (q.context @> o.context) <> (n.context @> o.context)));
-end
 $$;

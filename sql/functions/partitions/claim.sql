@@ -3,17 +3,15 @@
 -- Locks up to `p_claim` eligible partitions of the shard (null: of each shard), in fair order. Of equals, those that have
 -- been eligible for longest go first.
 --
--- In the order in which they became eligible, a partition of weight 100 waited for all of 50,000 others. Fair order needs an
--- index, and an index knows nothing of now. So partitions that were eligible when somebody looked at them are `ready`, and
--- have that index. The others are found by their time. Those that a pass finds and does not claim, it makes ready.
+-- Fair order needs an index, and an index knows nothing of now. So partitions that were eligible when somebody looked at them are
+-- `ready`, and have that index. The others are found by their time. Those that a pass finds and does not claim, it makes ready.
+-- So many may become due at one time that a pass does not find all. Then it also looks at some of the lowest fair keys among
+-- those that wait for a time, or a heavy partition among them would be found many passes later.
 --
--- So many may become due at one time that a pass does not find all. Then it also looks at some of the lowest fair keys
--- among those that wait for a time. Without that, a heavy partition among 50,000 was found 48 passes later.
+-- Beside them it locks a tenth as many that have been in line for longest, which may never be among the first in fair order. The
+-- pass decides as for all others whether they go.
 --
--- Beside them it locks a tenth as many that have been in line for longest. They may never be among the first in fair
--- order. The pass decides as for all others whether they go.
---
--- `p_now` must be a parameter: compared with clock_timestamp(), the index is not used (10.4 ms instead of 0.02).
+-- `p_now` must be a parameter: compared with clock_timestamp(), the index is not used.
 create or replace function _claim(
   p_policy policies, p_shard text, p_claim int, p_now timestamptz
 ) returns uuid[] language plpgsql as $$
@@ -122,12 +120,10 @@ begin
 end
 $$;
 
--- What a pass reads of these partitions, once for all of its steps. The caller has locked them, so nobody else changes them
--- meanwhile. The pass itself changes none of this before its last step.
+-- What a pass reads of these partitions, once for all of its steps. The caller has locked them.
 --
--- The danger: while somebody's snapshot is open, each look-up of a row walks all versions that the row had since. A pass that
--- looked its partitions up in each of its steps took 19 times as long after 600 passes. The cure: it reads them here, and only
--- its last step looks them up again, to write them.
+-- The danger: while somebody's snapshot is open, each look-up of a row walks all versions that the row had since. So only the
+-- last step of a pass looks them up again, to write them.
 --
 --   p_first   those of them that go before their turn, beside those that are marked so
 create or replace function _claimed(p_partition_ids uuid[], p_first uuid[])
@@ -141,18 +137,16 @@ $$;
 --
 --   goes_first   it goes before its turn, beside those that are marked so
 create or replace function _as_claimed(p partitions, goes_first boolean) returns claimed language sql immutable as $$
-  select row(p.id, p.shard, p.staged, p.limiter_ids, p.weight, p.min_cost, p.due_at, p.waiting_since, p.decayed_admits, p.decayed_at,
-    p.mean_work, p.admitted_at, p.goes_first or goes_first, p.probing, p.probe_job_id, p.head_priority, p.head_run_at,
-    p.head_id, case when p.laned then p.key end, 1, 1)::claimed;
+  select row(p.id, p.shard, p.staged, p.limiter_ids, p.weight, p.min_cost, p.due_at, p.waiting_since,
+    p.decayed_admits, p.decayed_at, p.mean_work, p.admitted_at, p.goes_first or goes_first, p.probing, p.probe_job_id,
+    p.head_priority, p.head_run_at, p.head_id, case when p.laned then p.key end, 1, 1)::claimed;
 $$;
 
--- Postpones the claimed partitions that use a limiter which another transaction has locked, and returns the others. Without
--- `p_busy`, each pass would wait for the limiter again.
+-- Postpones the claimed partitions that use a limiter which another transaction has locked, for as long as it has been locked: at
+-- least 0.1 seconds, and at most a second. Returns the others.
 --
 --   p_locked   limiters that this pass found locked
---   p_busy     limiters that earlier passes found locked, with the time
---
--- A partition is postponed for as long as its limiter has been locked: at least 0.1 seconds, and at most a second.
+--   p_busy     limiters that earlier passes found locked, with the time; without it each pass would wait for the limiter again
 create or replace function _postpone(
   p_policy_id int, p_partition_ids uuid[], p_busy jsonb, p_locked bigint[], p_remember boolean, p_now timestamptz
 ) returns uuid[] language plpgsql as $$

@@ -76,8 +76,8 @@ begin
 end
 $$;
 
--- Claimed rows, in the order given, with what belongs to their partitions. Those of one partition take turns in the order of their
--- next jobs: `lane` of `lanes`. While its probe runs, each has the probe.
+-- Claimed rows, in the order given, with what belongs to their partitions. Those of one partition take turns in the order of
+-- their next jobs: `lane` of `lanes`. While its probe runs, each has the probe.
 create or replace function _with_lanes(p_policy policies, p_claimed claimed[], p_now timestamptz)
 returns claimed[] language plpgsql stable
 set enable_nestloop = on as $$   -- as _lock_lanes
@@ -112,8 +112,8 @@ $$;
 -- that wait get the new share. Their virtual times follow each other in the order of their next jobs, as in _rank: with equal ones,
 -- cheap jobs of one lane would use the tokens that a dear one of another waits for. Under strict order they may go on.
 --
--- A partition may have a thousand lanes. So it writes those with the least virtual times, a hundred at most, and skips locked ones.
--- The others get it when they are looked at, or are among these next time.
+-- A partition may have a thousand lanes. So it writes those with the least virtual times, a hundred at most, and skips locked
+-- ones. The others get it when they are looked at, or are among these next time.
 create or replace function _share_lanes(p_policy policies, p_claimed claimed[], p_now timestamptz) returns void language plpgsql
 set enable_nestloop = on as $$   -- as _lock_lanes
 begin
@@ -152,7 +152,8 @@ begin
   )
   update partitions q set
     decayed_admits = l.decayed, decayed_at = _throttle_filled_at(q.decayed_at, p_now),
-    fair_key = _fair_key(p_policy, l.decayed + l.before * coalesce(_work_of(p_policy, q.mean_work), 1), q.mean_work, q.weight, p_now),
+    fair_key = _fair_key(
+      p_policy, l.decayed + l.before * coalesce(_work_of(p_policy, q.mean_work), 1), q.mean_work, q.weight, p_now),
     denied_until = case when l.admitted and q.denied_reason = 'strict_order' and q.blocked_on is null
       then '-infinity' else q.denied_until end
   from placed l where q.id = l.id;

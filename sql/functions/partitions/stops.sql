@@ -91,10 +91,8 @@ returns void language sql volatile as $$
   where l.id = any(p_limiter_ids) and (l.reserved_for = p_partition_id or (l.by_tokens and (l.breadth > 0 or l.laned)));
 $$;
 
--- Wakes all partitions of a policy that is switched off: it has no limits to wait for.
---
--- A partition that is locked waits until a later step. Until then its limiter keeps what would wake it, because the policy
--- may be switched on before.
+-- Wakes all partitions of a policy that is switched off: it has no limits to wait for. A locked one waits until a later step.
+-- Until then its limiter keeps what would wake it, because the policy may be switched on before.
 create or replace function _wake_all(
   p_policy policies, p_max int
 ) returns int language plpgsql as $$
@@ -141,11 +139,8 @@ $$;
 -- this locks a limiter before it looks who waits, and tries again in later routing steps if it cannot.
 --
 -- An override of every key, or of a context, may concern 100,000 limiters, and the router's turn is locked meanwhile. So a
--- step goes through 1,000 limiters of the gate, by scope key. All such overrides of the gate go together. One that comes later
--- waits until they are done, and goes with all that came with it. So however many come, two rounds announce each.
---
--- An override may end between two steps that announce its beginning. The first limiters were told that it holds, so another
--- round tells them that it ended.
+-- step goes through 1,000 limiters of the gate, by scope key. All such overrides of the gate go together, and one that comes
+-- later waits until they are done. If one ends between two steps that announce its beginning, another round tells of that.
 --
 -- A tick that is ahead of the database's clock announces a time that is still to come. Others go by the numbers before, and
 -- may make partitions wait once more. So the time is announced again when it has come by the database's clock.

@@ -96,12 +96,10 @@ end
 $$;
 
 -- Makes partitions eligible that have staged work and no time to be claimed. It does the same for those that wait for a
--- limiter with room although no freed row says so. A partition whose work is about to be routed does not sleep. One does not wait
--- in vain if the router is about to announce that an operator's limit began or ended.
+-- limiter with room although no freed row says so. None of whom the router is about to decide sleeps or waits in vain.
 --
--- It also corrects times that are further ahead than they can be. A server whose clock was ahead wrote them, and after a
--- failover to one whose clock is right, nobody would look at that backlog. The next pass corrects the partition's other
--- times.
+-- It also corrects times that are further ahead than they can be, from a server whose clock was ahead. The next pass corrects the
+-- partition's other times.
 create or replace function _sweep_partitions(p_now timestamptz)
 returns table (woken int, unblocked int) language sql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp

@@ -82,24 +82,6 @@ begin
 end
 $$;
 
--- Of these events those that tell of jobs dropped in a partition that another session has locked. The others' partitions stay
--- locked for _count_dropped.
-create or replace function _locked_drops(p_events events[]) returns bigint[] language plpgsql volatile as $$
-declare
-  v_ids uuid[] := array(select e.partition_id from unnest(p_events) e where e.kind = 'dropped');
-  v_free uuid[];
-begin
-  if v_ids = '{}' then
-    return '{}';
-  end if;
-  v_free := array(select q.id from partitions q where q.id = any(v_ids) order by q.id for no key update skip locked);
-  return array(
-    select e.id from unnest(p_events) e
-    where e.kind = 'dropped' and e.partition_id <> all (v_free)
-      and exists (select from partitions q where q.id = e.partition_id));
-end
-$$;
-
 -- Adds dropped jobs to a partition's count.
 create or replace function _count_dropped(p_partition_id uuid, p_jobs int) returns void language sql volatile as $$
   update partitions q set dropped_total = q.dropped_total + p_jobs where q.id = p_partition_id;
@@ -115,8 +97,8 @@ begin
 end
 $$;
 
--- Jobs have left partitions that a pass has locked, without an admission. Those that lost so many, `p_most`, are looked at again: they
--- wait no longer.
+-- Jobs have left partitions that a pass has locked, without an admission. Those that lost so many, `p_most`, are looked at again:
+-- they wait no longer.
 create or replace function _lost_staged(p_ids uuid[], p_jobs int[], p_most int) returns void language plpgsql as $$
 begin
   update partitions q set

@@ -180,18 +180,16 @@ $$;
 
 -- Says when somebody looks again at the waiters of these limiters, which the caller has locked, now that its pass has decided.
 -- That is at once if one has room, and somebody waits: those stand behind one that had no room elsewhere, or others have locked
--- them. Or the room is news to the pass. Else it is at a time if that is known, or when there is a freed row. A shared throttle is
--- looked at again when there are enough tokens for the first one's next job.
+-- them. Else it is at a time if that is known (of a shared throttle when there are enough tokens for the first one's next job),
+-- or when there is a freed row. Returns at how many nobody has to look at once.
 --
--- The danger: a tick whose `now` is not the clock's goes by other overrides: one that has not begun, or one that is over. The times
--- that it writes would be too late for those who go by the clock, and it would delete the rows that tell of the turn. The cure: it
--- leaves earlier times, and what says that there may be room. Not if its `now` is a day or more from the clock: then it replays
--- another time, and nobody beside it goes by the clock. It would look at the same rows without end.
---
--- Returns at how many nobody has to look at once.
+-- The danger: a tick whose `now` is not the clock's goes by other overrides: one that has not begun, or one that is over. The
+-- times that it writes would be too late for those who go by the clock. The cure: it leaves earlier times, and the rows that say
+-- that there may be room. Not if its `now` is a day or more from the clock: then it replays another time, and nobody beside it
+-- goes by the clock.
 --
 --   p_decided   partitions that the pass has decided about
---   p_bounded   false: the ahead bound is looked at again while somebody waits for it, and all else of it is left to bounded passes
+--   p_bounded   false: the ahead bound is looked at again while somebody waits for it; its rest is left to bounded passes
 create or replace function _look_again(
   p_policy policies, p_shard text, p_limiter_ids bigint[], p_decided uuid[], p_bounded boolean, p_now timestamptz
 ) returns int language plpgsql as $$

@@ -18,14 +18,12 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   where _portion(w.bytes_before) = 0 order by w.id;
 $$;
 
--- Takes in a page of limits that were worked out again from stored contexts. They are appended as arrivals without work, and
--- the router applies them like any other. A partition that has got other limits since, or is about to, is left out: its own
--- job has brought newer ones. Returns false, and does nothing, if another process goes on from this place, or
--- if another definition is in force by now.
+-- Takes in a page of limits that were worked out again from stored contexts. They are appended as arrivals without work. A
+-- partition that has got other limits since, or is about to, is left out: its own job has brought newer ones. Returns false, and
+-- does nothing, if another process goes on from this place, or if another definition is in force by now.
 --
--- The danger: during a deploy, processes of the version before add jobs all the time. A partition that is left out for one of
--- those would keep its old limits until a process of this version adds a job. So it is not left out. If that job has another
--- context, the partition gets it with the next job that a process of this version adds.
+-- The danger: during a deploy, processes of the version before add jobs all the time. A partition left out for one of those would
+-- keep its old limits until a process of this version adds a job. So it is not left out.
 --
 --   p_after   the partition behind which the page begins; null: the first page
 --   p_last    the last one of the page; null: the page is empty, and all is done
@@ -36,7 +34,8 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 begin
   update definitions d set resolves = p_last is not null, resolved_to = p_last
   from policies p
-  where p.name = p_policy and d.policy_id = p.id and d.hash = p_hash and d.resolves and d.resolved_to is not distinct from p_after;
+  where p.name = p_policy and d.policy_id = p.id and d.hash = p_hash and d.resolves
+    and d.resolved_to is not distinct from p_after;
   if not found then
     return false;
   end if;
@@ -91,9 +90,9 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   order by w.partition_id;
 $$;
 
--- Takes in contexts that changed, with the limits that were worked out from them. They are appended as arrivals without work,
--- and the router applies them like any other. Returns how many differ from what was there. `stale`: the keys of those that have
--- got another context since it was read. The caller reads them again.
+-- Takes in contexts that changed, with the limits that were worked out from them, as arrivals without work. Returns how many
+-- differ from what was there. `stale`: the keys of those that have got another context since it was read. The caller reads them
+-- again.
 --
 -- Two callers may each change a value of the same context. So they take turns: the second finds that its context is stale.
 create or replace function _refresh_contexts(

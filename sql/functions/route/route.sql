@@ -3,19 +3,17 @@
 -- Turns arrivals into partitions and limiters. A policy has one router at a time. Tick loops call it in a transaction of its
 -- own; SQL tick and SQL admit go on to admit in the same one.
 --
--- Returns -1 if another router is at work: the caller comes back, because arrivals it was notified of may be left. Else it
--- returns how many arrivals it consumed, and one more if overrides are still to be announced. Of a policy that is switched
--- off, the partitions that it woke count as well. `p_max` or more means call again. 0 means that nothing is left that it can
--- do. Arrivals of locked rows stay for a later routing step.
+-- Returns -1 if another router is at work: the caller comes back. Else it returns how many arrivals it consumed, one more if
+-- overrides are still to be announced, and of a policy that is switched off the partitions that it woke as well. `p_max` or more
+-- means call again. 0 means that nothing is left that it can do: arrivals of locked rows stay for a later routing step.
 --
--- An open transaction delays only what it has locked. The router never waits for a partition: it skips the arrivals of a
--- locked one, and reads on. Limits come after, in a later statement: limiters ascending, and only those whose numbers
--- differ and come from an earlier arrival. It waits for these only for a moment (see _route_batch).
+-- It never waits for a partition: it skips the arrivals of a locked one, and reads on. Limits come after, in a later statement:
+-- limiters ascending, and only those whose numbers differ and come from an earlier arrival.
 create or replace function _route(
   p_policy text, p_now timestamptz, p_max int
 ) returns int language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- planned at each call, an idle one took 9 ms
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- to plan takes longer than to run
 set lock_timeout = '2s'
 as $$
 declare
@@ -152,7 +150,8 @@ begin
       if v_tries > 1 then
         v_ids := array(
           select a.id from arrivals a
-          where a.policy = (p_policy).name and a.id = any(p_ids) and (a.partition_id in (select unnest(v_partition_ids))) is true);
+          where a.policy = (p_policy).name and a.id = any(p_ids)
+            and (a.partition_id in (select unnest(v_partition_ids))) is true);
       end if;
       v_known := _lock_known(p_policy, v_partition_ids, p_now);
       v_our_ids := array(select k.id from unnest(v_known) k);
@@ -256,11 +255,31 @@ create or replace function _apply_arrivals(
 ) returns void language plpgsql as $$
 declare
   v_made record;
-  v_contexts jsonb := _contexts_before(p_policy, p_arrivals);
-  v_staged int := (select sum(a.jobs) from unnest(p_arrivals) a where a.jobs > 0);
+  v_contexts jsonb;
+  v_has_ends boolean := exists (select from unnest(p_arrivals) a where a.outcome is not null);
 begin
-  if (p_policy).keyed_scopes and exists (select from unnest(p_arrivals) a where a.outcome is not null) then
+  if (p_policy).keyed_scopes and v_has_ends then
     perform _lock_lanes(array(select distinct a.partition_id from unnest(p_arrivals) a where a.outcome is not null));
+  end if;
+  if exists (select from overrides o where o.policy_id = (p_policy).id and o.context_pair is not null) then
+    -- The contexts before, of partitions whose arrivals change which limits by context apply to them. A rate brings nothing for
+    -- the time before it, so their buckets are brought to now by the context before.
+    v_contexts := (
+      select jsonb_object_agg(q.id, q.context)
+      from (
+        select distinct on (a.partition_id) a.partition_id, a.id, a.version, a.context from unnest(p_arrivals) a
+        where a.limits is not null order by a.partition_id, a.version desc, a.id desc
+      ) n
+      join partitions q
+        on q.id = n.partition_id and (n.version, n.id) > (q.version, q.arrival_id)
+      where n.context <> q.context and exists (
+        select from unnest(
+          _pairs_of(q.context) || _pairs_of(n.context)) u (pair)
+        cross join lateral (
+          select x.context from overrides x
+          where x.policy_id = (p_policy).id and x.context_pair = u.pair offset 0   -- as in _override_now
+        ) o
+        where (q.context @> o.context) <> (n.context @> o.context)));
   end if;
   v_made := _route_partitions(p_policy, p_arrivals, p_known, false, p_now);
   perform _route_limits(
@@ -270,32 +289,22 @@ begin
       select unnest(q.limiter_ids) from partitions q
       where q.laned and q.id = any(array(select a.partition_id from unnest(p_arrivals) a))));
   end if;
-  if exists (select from unnest(p_arrivals) a where a.outcome is not null) then
+  if v_has_ends then
     perform _route_outcomes(p_policy, p_arrivals, p_now);
-    perform _route_work(p_policy, p_arrivals, p_now);
-  end if;
-  if v_staged > 0 then
-    insert into activity (policy_id, at, staged) values ((p_policy).id, p_now, v_staged);
-    if (p_policy).recorded then
-      perform _tell_came((p_policy).id, p_arrivals, p_now);
-    end if;
   end if;
 end
 $$;
 
 -- Gives limiters that existed before (all but `p_made_*`) the numbers that the newest arrivals carry. A partition's own
 -- limiters follow the partition. A shared one follows the newest arrival of any of its partitions. A changed limiter gets a
--- freed row.
+-- freed row. A partition's own limiter also changes if other limits by context apply to it now: `p_contexts` has the contexts
+-- before, by partition.
 --
--- An arrival that was staged earlier and commits late changes nothing, nor does one that is routed after newer ones in a flood.
--- There is one exception: if the later one came from another partition and confirmed the numbers, the late one counts until
--- the next arrival. To record each confirmation would write a busy limiter in every routing step.
+-- An arrival that was staged earlier and commits late changes nothing, unless the later one came from another partition and
+-- confirmed the numbers: to record each confirmation would write a busy limiter in every routing step.
 --
 -- A gate that has changed its kind under its name starts like a new one, but keeps what its bucket or window had left.
 -- Otherwise two deployments that do not agree on the kind could fill it again and again.
---
--- A partition's own limiter also changes if other limits by context apply to it now. `p_contexts` has the contexts before, by
--- partition.
 create or replace function _route_limits(
   p_policy policies, p_arrivals arrivals[],
   p_known known[], p_made_gates text[], p_made_keys text[], p_contexts jsonb, p_now timestamptz
@@ -341,11 +350,9 @@ begin
 end
 $$;
 
--- Routes few arrivals for the pass that follows in the same transaction. Most say only that a known partition has one more
--- job, and that is all it knows. Returns how many it consumed, -1 if another router is at work, and null if nothing has
--- happened, because _route must come before, in a transaction of its own.
---
--- It must if a limiter gets other numbers, because that locks limiters. A pass that locked some of them here and others later
+-- Routes few arrivals for the pass that follows in the same transaction, if all they say is that known partitions have more jobs.
+-- Returns how many it consumed, -1 if another router is at work, and null if nothing has happened, because _route must come
+-- before, in a transaction of its own: if a limiter got other numbers, a pass that locked some limiters here and others later
 -- would deadlock with releases.
 create or replace function _route_few(p_policy policies, p_now timestamptz)
 returns int language plpgsql as $$
@@ -366,8 +373,9 @@ begin
   elsif not _try_lock_turn((p_policy).id, 'route') then
     return -1;
   end if;
-  select array_agg(a.id) as ids, array_agg(distinct a.partition_id) as partition_ids, sum(a.jobs) filter (where a.jobs > 0) as jobs,
-    bool_and(coalesce(a.pause is null and a.outcome is null and a.limits = p.limits and a.context = p.context, false)) as are_known
+  select array_agg(a.id) as ids, array_agg(distinct a.partition_id) as partition_ids,
+    bool_and(coalesce(
+      a.pause is null and a.outcome is null and a.limits = p.limits and a.context = p.context, false)) as are_known
   into v_there
   from (select * from arrivals x where x.policy = (p_policy).name order by x.id limit _few() + 1) a
   left join partitions p on p.id = a.partition_id;
@@ -393,12 +401,6 @@ begin
       raise exception 'locked' using errcode = 'DPOUT';   -- somebody else has brought one into effect
     end if;
     perform _route_partitions(p_policy, v_arrivals, v_known, true, p_now);
-    if v_there.jobs > 0 then
-      insert into activity (policy_id, at, staged) values ((p_policy).id, p_now, v_there.jobs);
-      if (p_policy).recorded then
-        perform _tell_came((p_policy).id, v_arrivals, p_now);
-      end if;
-    end if;
   exception
     when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then return null;
     when others then   -- _route finds which one it is, and leaves it

@@ -52,7 +52,7 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy policies;
-  v_partition_id uuid := _lane_id(
+  v_partition_id uuid := _partition_id(
     p_batch ->> 'policy', p_batch #>> '{partitions,0,key}', p_batch #>> '{partitions,0,lane}');
   v_rejects boolean;
   v_elsewhere boolean;   -- whether a process that has the version in force says where it belongs
