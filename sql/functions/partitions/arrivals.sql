@@ -131,89 +131,89 @@ begin
     ) l
     where n.head_changed
   ),
-  updated as (
-    update partitions p set
-      -- one that a stop has made gets the shard of its first job
-      shard = case when k.arrival_id = 0 then coalesce(n.shard, p.shard) else p.shard end,
-      due_at = least(p.due_at, n.due_at), min_cost = least(p.min_cost, n.min_cost), staged = p.staged + n.jobs,
-      head_priority = case when c.lower then n.head_priority else p.head_priority end,
-      head_run_at = case when c.lower then n.head_run_at else p.head_run_at end,
-      head_id = case when c.lower then n.head_id else p.head_id end,
-      arrival_id = case when c.newer then (n.newest).id else p.arrival_id end,
-      version = case when c.newer then (n.newest).version else p.version end,
-      context = case when c.newer then coalesce((n.newest).context, p.context) else p.context end,
-      weight = c.weight,
-      -- one that is in line for its share keeps its place
-      fair_key = case when k.due_at < 'infinity' and (k.weight = c.weight or (p_policy).half_life is null)
-        then p.fair_key else _fair_key(p_policy, k.decayed, p.mean_work, c.weight, p_now) end,
-      looked_at = case when k.ready or k.blocked_on is not null then p.looked_at else p_now end,
-      in_line_since = case when k.ready or k.blocked_on is not null then p.in_line_since else p_now end,
-      limits = case when c.newer then (n.newest).limits else p.limits end,
-      limiter_ids = case when c.newer and (n.newest).limits is distinct from p.limits
-        then i.ids else p.limiter_ids end,
-      -- after the last admission by the limits before, whose pass may have read a later time
-      limits_since = case when c.newer and (n.newest).limits is distinct from p.limits
-        then greatest(p_now, p.admitted_at + interval '1 microsecond') else p.limits_since end,
-      paused_until = coalesce(n.paused_until, p.paused_until),
-      held_until = greatest(p.held_until, n.held_until),
-      probing = p.probing or n.held_until is not null,
-      stopped_by = case
-        when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
-        then n.pause ->> 'by' else p.stopped_by end,
-      stop_reason = case
-        when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
-        then n.pause ->> 'reason' else p.stop_reason end,
-      denied_until = case when n.pause is null and not m.looks_now
-        then least(p.denied_until, m.looks_at) else '-infinity' end,
-      blocked_on = case when n.pause is null and not m.looks_now then p.blocked_on end,
-      denied_reason = case when n.pause is null and not m.looks_now then p.denied_reason end
+  made as (
+    insert into partitions (
+      id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
+      head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at,
+      looked_at, in_line_since, staged, fair_key)
+    select n.partition_id, (p_policy).id, (n.newest).key, coalesce(n.shard, 'default'),
+      coalesce((n.newest).context, '{}'), coalesce((n.newest).limits, '[]'), coalesce((n.newest).weight, 1), least(1, n.min_cost),
+      array(select x::bigint from jsonb_array_elements_text(l.value) x) || (p_policy).ahead_limiter_id,
+      case when (n.newest).limits is null then 0 else (n.newest).id end,
+      -- one that a stop has made takes the first limits that come, also those of a job that moves there
+      case when (n.newest).limits is null then -2147483648 else (n.newest).version end,
+      n.due_at, n.head_priority, n.head_run_at, n.head_id,
+      coalesce(n.paused_until, '-infinity'), coalesce(n.held_until, '-infinity'), n.held_until is not null,
+      n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now, n.jobs,
+      _fair_key(p_policy, 0, null, coalesce((n.newest).weight, 1), p_now)
     from news n
-    join unnest(p_known) k on k.id = n.partition_id
     left join jsonb_each(v_limiters) l on l.key = n.partition_id::text
-    cross join lateral (
-      select array(select x::bigint from jsonb_array_elements_text(l.value) x) || (p_policy).ahead_limiter_id as ids) i
-    cross join lateral (
-      -- an arrival says nothing of deadlines
-      select x.lower, x.lower or (p_policy).job_order is not null as may_be_next,
-        x.newer, case when x.newer then coalesce((n.newest).weight, k.weight) else k.weight end as weight
-      from (select (n.newest).limits is not null
-        and ((n.newest).version, (n.newest).id) > (k.version, k.arrival_id) as newer,
-        (n.head_priority, n.head_run_at, n.head_id) <= (k.head_priority, k.head_run_at, k.head_id) as lower) x
-    ) c
-    cross join lateral (
-      select (c.may_be_next or n.head_changed or n.later_at < k.denied_until) and exists (
-        select from limiters l where l.id = k.blocked_on and l.by_tokens) as for_tokens
-    ) t
-    -- It waits for a limiter that it no longer uses, or for more tokens than its new next job may need. A job that is
-    -- not due yet may become its next one.
-    cross join lateral (
-      select coalesce(c.newer and (n.newest).limits is distinct from k.limits
-          and k.blocked_on <> all (i.ids), false)
-        or (t.for_tokens and (c.may_be_next or n.head_changed))
-        -- the job that it waits for in strict order may be gone, or what came is the next job of its key
-        or (k.blocked_on is null and k.denied_reason is not distinct from 'strict_order' and (n.head_changed
-          or not exists (select from _waiting_heads(array[k.id])))) as looks_now,
-        case when t.for_tokens then n.later_at end as looks_at
-    ) m
-    where p.id = n.partition_id and p.id = any(array(select x.partition_id from news x))
+    where not p_is_work and (n.partition_id in (select k.id from unnest(p_known) k)) is not true
   )
-  insert into partitions (
-    id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
-    head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at,
-    looked_at, in_line_since, staged, fair_key)
-  select n.partition_id, (p_policy).id, (n.newest).key, coalesce(n.shard, 'default'),
-    coalesce((n.newest).context, '{}'), coalesce((n.newest).limits, '[]'), coalesce((n.newest).weight, 1), least(1, n.min_cost),
-    array(select x::bigint from jsonb_array_elements_text(l.value) x) || (p_policy).ahead_limiter_id,
-    case when (n.newest).limits is null then 0 else (n.newest).id end,
-    -- one that a stop has made takes the first limits that come, also those of a job that moves there
-    case when (n.newest).limits is null then -2147483648 else (n.newest).version end,
-    n.due_at, n.head_priority, n.head_run_at, n.head_id,
-    coalesce(n.paused_until, '-infinity'), coalesce(n.held_until, '-infinity'), n.held_until is not null,
-    n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now, n.jobs,
-    _fair_key(p_policy, 0, null, coalesce((n.newest).weight, 1), p_now)
+  update partitions p set
+    -- one that a stop has made gets the shard of its first job
+    shard = case when k.arrival_id = 0 then coalesce(n.shard, p.shard) else p.shard end,
+    due_at = least(p.due_at, n.due_at), min_cost = least(p.min_cost, n.min_cost), staged = p.staged + n.jobs,
+    head_priority = case when c.lower then n.head_priority else p.head_priority end,
+    head_run_at = case when c.lower then n.head_run_at else p.head_run_at end,
+    head_id = case when c.lower then n.head_id else p.head_id end,
+    arrival_id = case when c.newer then (n.newest).id else p.arrival_id end,
+    version = case when c.newer then (n.newest).version else p.version end,
+    context = case when c.newer then coalesce((n.newest).context, p.context) else p.context end,
+    weight = c.weight,
+    -- one that is in line for its share keeps its place
+    fair_key = case when k.due_at < 'infinity' and (k.weight = c.weight or (p_policy).half_life is null)
+      then p.fair_key else _fair_key(p_policy, k.decayed, p.mean_work, c.weight, p_now) end,
+    looked_at = case when k.ready or k.blocked_on is not null then p.looked_at else p_now end,
+    in_line_since = case when k.ready or k.blocked_on is not null then p.in_line_since else p_now end,
+    limits = case when c.newer then (n.newest).limits else p.limits end,
+    limiter_ids = case when c.newer and (n.newest).limits is distinct from p.limits
+      then i.ids else p.limiter_ids end,
+    -- after the last admission by the limits before, whose pass may have read a later time
+    limits_since = case when c.newer and (n.newest).limits is distinct from p.limits
+      then greatest(p_now, p.admitted_at + interval '1 microsecond') else p.limits_since end,
+    paused_until = coalesce(n.paused_until, p.paused_until),
+    held_until = greatest(p.held_until, n.held_until),
+    probing = p.probing or n.held_until is not null,
+    stopped_by = case
+      when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
+      then n.pause ->> 'by' else p.stopped_by end,
+    stop_reason = case
+      when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
+      then n.pause ->> 'reason' else p.stop_reason end,
+    denied_until = case when n.pause is null and not m.looks_now
+      then least(p.denied_until, m.looks_at) else '-infinity' end,
+    blocked_on = case when n.pause is null and not m.looks_now then p.blocked_on end,
+    denied_reason = case when n.pause is null and not m.looks_now then p.denied_reason end
   from news n
+  join unnest(p_known) k on k.id = n.partition_id
   left join jsonb_each(v_limiters) l on l.key = n.partition_id::text
-  where not p_is_work and (n.partition_id in (select k.id from unnest(p_known) k)) is not true;
+  cross join lateral (
+    select array(select x::bigint from jsonb_array_elements_text(l.value) x) || (p_policy).ahead_limiter_id as ids) i
+  cross join lateral (
+    -- an arrival says nothing of deadlines
+    select x.lower, x.lower or (p_policy).job_order is not null as may_be_next,
+      x.newer, case when x.newer then coalesce((n.newest).weight, k.weight) else k.weight end as weight
+    from (select (n.newest).limits is not null
+      and ((n.newest).version, (n.newest).id) > (k.version, k.arrival_id) as newer,
+      (n.head_priority, n.head_run_at, n.head_id) <= (k.head_priority, k.head_run_at, k.head_id) as lower) x
+  ) c
+  cross join lateral (
+    select (c.may_be_next or n.head_changed or n.later_at < k.denied_until) and exists (
+      select from limiters l where l.id = k.blocked_on and l.by_tokens) as for_tokens
+  ) t
+  -- It waits for a limiter that it no longer uses, or for more tokens than its new next job may need. A job that is
+  -- not due yet may become its next one.
+  cross join lateral (
+    select coalesce(c.newer and (n.newest).limits is distinct from k.limits
+        and k.blocked_on <> all (i.ids), false)
+      or (t.for_tokens and (c.may_be_next or n.head_changed))
+      -- the job that it waits for in strict order may be gone, or what came is the next job of its key
+      or (k.blocked_on is null and k.denied_reason is not distinct from 'strict_order' and (n.head_changed
+        or not exists (select from _waiting_heads(array[k.id])))) as looks_now,
+      case when t.for_tokens then n.later_at end as looks_at
+  ) m
+  where p.id = n.partition_id and p.id = any(array(select x.partition_id from news x));
   insert into activity (policy_id, at, staged)
   select (p_policy).id, p_now, sum(a.jobs) from unnest(p_arrivals) a where a.jobs > 0 having count(*) > 0;
   if (p_policy).recorded then
