@@ -271,7 +271,7 @@ export const MUTANTS = {
   },
   "jobs that were postponed together are due together": {
     shownBy: 1,
-    of: "_delay_denied",
+    of: "_skip_or_delay",
     from: /p\.place \* v_delay/,
     to: "0 * v_delay",
     delaying: true,
@@ -279,7 +279,7 @@ export const MUTANTS = {
   },
   "jobs that wait for their turn are postponed": {
     shownBy: 1,
-    of: "_lock_denied",
+    of: "_skip_or_delay",
     from: /q\.denied_reason in \(/,
     to: "q.denied_reason in ('batch', 'tick_budget', ",
     delaying: true,
@@ -287,7 +287,7 @@ export const MUTANTS = {
   },
   "jobs that are postponed may go at once": {
     shownBy: 1,
-    of: "_delay_denied",
+    of: "_skip_or_delay",
     from: /set due = false/,
     to: "set due = true",
     delaying: true,

@@ -44,7 +44,7 @@ begin
   -- An expired job keeps none out, also while the policy is off. A pass or a sweep may be about to delete it: a new job that
   -- was taken for known beside it would be lost. So this waits for its row.
   if v_mode = 'unsafe_dedupe' then
-    perform _drop_expired(array(
+    perform _drop_as('expired', array(
       select s.id from staged_jobs s
       where s.job_key in (select j.value ->> 'jobKey' from json_array_elements(p_jobs) j)
         and s.expires_at <= clock_timestamp()

@@ -68,8 +68,7 @@ begin
   end if;
   -- The danger: nobody may wait for a full cap any more, so the end of a job wakes nobody. Jobs that are due later, or were
   -- postponed, would be late. The cure: loops look again as if the cap had room.
-  if ((p_policy).when_busy = 'skip' and _skip_denied((p_policy).name, v_partition_ids))
-    or ((p_policy).when_busy = 'delay' and _delay_denied(p_policy, v_partition_ids, p_now)) then
+  if (p_policy).when_busy <> 'wait' and _skip_or_delay(p_policy, v_partition_ids, p_now) then
     saturated := null;
   end if;
 end

@@ -14,7 +14,7 @@
 -- It reads the ids in their order and stops at the limit. Without statistics the planner would sort all jobs each time:
 -- 330 ms a page of 20,000 jobs.
 --
--- The view locks nothing, so any of these may change at once. _adopt_jobs compares the revisions again under its locks.
+-- The view locks nothing, so any of these may change at once. _adopt compares the revisions again under its locks.
 create or replace function _waiting_jobs(
   p_policy policies, p_task text, p_after bigint, p_limit int
 ) returns waiting_job[] language sql stable
@@ -43,15 +43,13 @@ $$;
 -- deletes and returns them, so each job is in one place or in the other. A job keeps its id, so ids that users have
 -- stored stay valid. Graphile Worker never gives an id twice.
 --
--- If a job of the same key is staged, it was added later, because _adopt_jobs has dropped older ones. Then it stays, and
--- this one leaves without a trace, as in Graphile Worker. With preserve_run_at it gets this one's time (_keep_times).
+-- If a job of the same key is staged, it was added later, because _adopt has dropped older ones. Then it stays, and
+-- this one leaves without a trace, as in Graphile Worker. With preserve_run_at it gets this one's time.
 --
 --   moved     how many jobs Graphile Worker gave
 --   unkeyed   those whose payload has no key; the caller undoes this call then
 --
 -- Raises lock_not_available if one of the jobs was fetched, replaced or staged anew since it was looked at.
---
--- It is longer than others, because its steps read one another's rows in one statement.
 create or replace function _move_into_staging(
   p_policy policies, p_task text,
   p_jobs waiting_job[], out moved int, out unkeyed bigint[]
@@ -74,6 +72,7 @@ declare
   v_kept_keys text[];   -- of the staged jobs that stay, and the times of those that leave
   v_run_ats timestamptz[];
   v_given boolean[];
+  v_partition_ids uuid[];
 begin
   with job as materialized (
     select j.id, j.payload, j.priority, j.max_attempts, j.created_at, j.key as job_key, w.queue_name,
@@ -148,37 +147,27 @@ begin
   ) then
     raise exception 'dispatch_policy: a job changed meanwhile' using errcode = 'lock_not_available';
   end if;
-  perform _keep_times(v_kept_keys, v_run_ats, v_given) where v_kept_keys is not null;
+  if v_kept_keys is not null then
+    -- A job with preserve_run_at keeps the time of the one that it replaces: once that one is gone, nobody knows its time, and it
+    -- would run at once. One that is quarantined stays so. Routing looks at its partition again, whose next job may be another.
+    with kept as (
+      update staged_jobs s set
+        run_at = u.run_at, run_at_given = u.given, due = u.run_at <= clock_timestamp() and s.retry_at is null
+      from unnest(v_kept_keys, v_run_ats, v_given) u (job_key, run_at, given)
+      where s.job_key = u.job_key and s.preserve_run_at
+      returning s.*
+    ),
+    arrived as (
+      insert into arrivals overriding user value
+      select a.* from kept t
+      cross join lateral _policy_and_key_of(t.partition_id) k
+      cross join lateral _work_arrival(
+        k.policy, t.partition_id, k.key, null, 0, null, null, null, t.run_at, t.cost, t.due, t.priority, t.run_at, t.id,
+        p_jobs => 0) a
+    )
+    select array_agg(t.partition_id) into v_partition_ids from kept t;
+    perform _head_changed(v_partition_ids);
+  end if;
   perform _count_pending(v_name, v_staged);
-end
-$$;
-
--- Gives staged jobs with preserve_run_at the times of the jobs that adoption takes out of Graphile Worker for them. Such a job
--- keeps the time of the one it replaces. Once that one is gone, nobody knows its time, and the staged job would run at once.
---
--- A staged job that is quarantined stays so. Its partition may have another next job then, so routing looks at it again.
-create or replace function _keep_times(
-  p_job_keys text[], p_run_ats timestamptz[], p_given boolean[]
-) returns void language plpgsql as $$
-declare
-  v_partition_ids uuid[];
-begin
-  with kept as (
-    update staged_jobs s set
-      run_at = u.run_at, run_at_given = u.given, due = u.run_at <= clock_timestamp() and s.retry_at is null
-    from unnest(p_job_keys, p_run_ats, p_given) u (job_key, run_at, given)
-    where s.job_key = u.job_key and s.preserve_run_at
-    returning s.*
-  ),
-  arrived as (
-    insert into arrivals overriding user value
-    select a.* from kept t
-    cross join lateral _policy_and_key_of(t.partition_id) k
-    cross join lateral _work_arrival(
-      k.policy, t.partition_id, k.key, null, 0, null, null, null, t.run_at, t.cost, t.due, t.priority, t.run_at, t.id,
-      p_jobs => 0) a
-  )
-  select array_agg(t.partition_id) into v_partition_ids from kept t;
-  perform _head_changed(v_partition_ids);
 end
 $$;

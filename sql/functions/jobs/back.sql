@@ -44,13 +44,13 @@ $$;
 
 -- Stages a row for each job that _retry has parked, due at its back-off time.
 --
---   p_jobs        what is known of their ends
---   p_revisions   those that the parked jobs were read in, in the order of `p_parked`
+--   p_jobs               what is known of their ends
+--   p_ids, p_revisions   those that _retry tried to park, and the revisions that it read them in
 --
 -- A flush may bring thousands of failed jobs. By nested loops, for which the planner takes the ten rows it expects of an
 -- array, each would be compared with each. So joins are by hash, and each table's ids stand beside the join, as in _charge.
 create or replace function _stage_retries(
-  p_jobs finished_job[], p_parked bigint[], p_revisions int[], p_now timestamptz
+  p_jobs finished_job[], p_parked bigint[], p_ids bigint[], p_revisions int[], p_now timestamptz
 ) returns void language plpgsql
 set enable_nestloop = off as $$
 begin
@@ -67,7 +67,8 @@ begin
       coalesce((f.retry).priority, 0::smallint) as priority,
       coalesce(((f.retry).move).key, q.key) as key, q.shard, case when ((f.retry).move).key is null then i.partition_id
         else _partition_id(p.name, ((f.retry).move).key, ((f.retry).move).lane) end as partition_id
-    from unnest(p_parked, p_revisions) k (id, revision)
+    from unnest(p_ids, p_revisions) k (id, revision)
+    join unnest(p_parked) u (id) on u.id = k.id
     join unnest(p_jobs) f on f.job = k.id
     join in_flight_jobs i on i.job_id = k.id and i.job_id = any(p_parked)
     join policies p on p.id = i.policy_id
@@ -112,130 +113,69 @@ begin
 end
 $$;
 
--- Takes an attempt off parked jobs whose run asked to come back later: it does not count. A flush may come again, and takes
--- off no second one.
-create or replace function _refund_attempts(
-  p_jobs finished_job[], p_parked_ids bigint[]
-) returns void language plpgsql as $$
+-- Stages a job that was staged or in Graphile Worker before, and tells the router. If it has no partition, JavaScript works that
+-- out. False: it, or a job of its key, is staged already.
+--
+--   p_job         the columns that are null get the table's defaults
+--   p_partition   policy, key, shard, version and numbers of its partition; without a partition only the policy
+create or replace function _stage_back(p_job staged_jobs, p_partition arrivals) returns boolean
+language plpgsql as $$
 begin
-  perform from unnest(p_jobs) f
-  cross join lateral (   -- one look at the index for each
-    select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job limit 1) j
-  cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
-  where (f.retry).refund and j.id = any(p_parked_ids) and j.attempts = (f.retry).attempt;
-end
-$$;
-
--- Parks one job, and stages a row that refers to it.
-create or replace function _stage_parked(
-  p_policy text, p_version int, p_staged_id bigint, p_job_id bigint, p_revision int, p_task text, p_payload json,
-  p_queue_name text, p_run_at timestamptz, p_priority int, p_max_attempts int, p_definition jsonb, p_key text
-) returns void language plpgsql as $$
-declare
-  v_id uuid := case when p_key is not null then _partition_id(p_policy, p_key) end;
-  v_due boolean := p_run_at <= clock_timestamp();
-begin
-  insert into staged_jobs (
-    id, partition_id, task_identifier, payload, queue_name, run_at, max_attempts, priority, cost, due, parked_job_id,
-    parked_revision)
-  overriding system value
-  values (p_staged_id, v_id, p_task, p_payload, p_queue_name, p_run_at, p_max_attempts::smallint, p_priority::smallint,
-    coalesce((p_definition ->> 'cost')::float8, 1), v_due, p_job_id, p_revision)
-  on conflict do nothing;
+  p_job.payload := coalesce(p_job.payload, '{}');
+  p_job.run_at_given := coalesce(p_job.run_at_given, false);
+  p_job.preserve_run_at := false;
+  p_job.failures := 0;
+  p_job.created_at := coalesce(p_job.created_at, clock_timestamp());
+  p_job.droppable := coalesce(p_job.droppable, false);
+  insert into staged_jobs select (p_job).* on conflict do nothing;
   if not found then
-    -- somebody else has staged it, and parked its row, and the caller has given the row a time since
-    perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[s.parked_job_id], run_at => 'infinity', priority => 32767)
-    from staged_jobs s where s.parked_job_id = p_job_id;
-    return;
-  end if;
-  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[p_job_id], run_at => 'infinity', priority => 32767);
-  perform _count_pending(p_policy, 1);
-  if v_id is null then
-    insert into keyless_jobs (staged_id, policy) values (p_staged_id, p_policy);
+    return false;
+  elsif p_job.partition_id is null then
+    insert into keyless_jobs (staged_id, policy) values (p_job.id, p_partition.policy);
   else
     insert into arrivals overriding user value
     select a.* from _work_arrival(
-      p_policy, v_id, p_key, p_definition ->> 'shard', p_version, null, (p_definition ->> 'weight')::float8,
-      _constant_limits(p_definition), p_run_at, coalesce((p_definition ->> 'cost')::float8, 1),
-      v_due, p_priority::smallint, p_run_at, p_staged_id) a;
+      p_partition.policy, p_job.partition_id, p_partition.key, p_partition.shard, p_partition.version, p_partition.context,
+      p_partition.weight, p_partition.limits, p_job.run_at, p_job.cost, p_job.due, p_job.priority, p_job.run_at, p_job.id) a;
   end if;
-  perform _notify(p_policy);
+  perform _count_pending(p_partition.policy, 1);
+  perform _notify(p_partition.policy);
+  return true;
 end
 $$;
 
--- Stages a job that has never run as it was staged before. If a newer job of its key is staged, it has no key, and runs
--- beside that one. So it is in Graphile Worker if a newer one comes after a worker has fetched it.
---
--- Graphile Worker may be taking the key off the original at this moment, for a job that is added past its policy. The
--- copy would pass for the newest of the key. Only a look after it is staged is sure, and the caller then tries again.
-create or replace function _stage_requeued(
-  p_policy policies, p_slot in_flight_jobs,
-  p_job record, p_payload json, p_run_at timestamptz, p_now timestamptz
+-- Parks a job that waits in Graphile Worker, and stages a row that refers to it. The payload goes along, because JavaScript may
+-- have to work the key out (null).
+create or replace function _stage_parked(
+  p_policy policies, p_staged_id bigint, p_job record, p_task text, p_queue_name text, p_key text
 ) returns void language plpgsql as $$
 declare
-  v_place place := (p_slot).place;
-  v_key text := p_job.key;
+  v_definition jsonb := (p_policy).definition;
+  v_staged staged_jobs;
+  v_partition arrivals;
 begin
-  for try in 1 .. 2 loop
-    insert into staged_jobs (
-      id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, priority, flags,
-      cost, due, created_at, known_job_id, known_revision, droppable, traceparent, expires_at, sort_at)
-    overriding system value
-    values (
-      (p_slot).staged_id, (p_slot).partition_id, p_job.task_identifier, p_payload, p_job.queue_name, p_run_at,
-      coalesce((v_place).run_at_given, false), p_job.max_attempts, v_key, p_job.priority,
-      _callers_flags(p_job.flags), (p_slot).cost, true, coalesce((v_place).added_at, p_now),
-      p_job.id, p_job.revision,
-      _is_droppable((p_policy).when_full, (p_policy).max_pending_in_all),
-      _traceparent_of(p_job.flags), (v_place).expires_at,
-      _sort_at_again((p_policy).job_order, (p_slot).sort_at))
-    on conflict (job_key) where job_key is not null do nothing;
-    exit when found;
-    v_key := null;
-  end loop;
-  if v_key is not null and not exists (
-    select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job.id and j.key = v_key
-  ) then
-    raise exception using errcode = 'DPOUT';
-  end if;
-end
-$$;
-
--- Parks a copy of a job that has run before, and stages a row that refers to it. The copy has the attempts and the error
--- that the job had. Without them a new row of Graphile Worker's would count from 0.
---
--- If a newer job of its key is staged, it has no key, as in _stage_requeued. If a newer one is being added to Graphile
--- Worker, this would overwrite it. Its row is no new one then, and the caller tries again.
-create or replace function _park_requeued(
-  p_policy policies, p_slot in_flight_jobs,
-  p_job record, p_payload json, p_run_at timestamptz, p_now timestamptz
-) returns void language plpgsql as $$
-declare
-  v_key text := case when not exists (
-    select from staged_jobs s where s.job_key = p_job.key) then p_job.key end;
-  v_copy record;
-begin
-  select j.id, j.revision into v_copy from :GRAPHILE_WORKER_SCHEMA.add_jobs(array[row(
-    p_job.task_identifier, p_payload, p_job.queue_name, 'infinity', p_job.max_attempts, v_key, 32767,
-    _callers_flags(p_job.flags) || _ticket(
-      (p_slot).staged_id, _admission_now(), (p_slot).partition_id, v_key,
-      _trace_text(_traceparent_of(p_job.flags),
-        coalesce(((p_slot).place).added_at, p_now), p_run_at, true))
-  ):::GRAPHILE_WORKER_SCHEMA.job_spec]) j;
-  if v_copy.revision > 0 then
-    raise exception using errcode = 'DPOUT';
-  end if;
-  -- the one public way to write an error also uses the attempts up, so that comes first
-  perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[v_copy.id], p_job.last_error)
-  where p_job.last_error is not null;
-  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[v_copy.id], run_at => 'infinity', attempts => p_job.attempts - 1);
-  insert into staged_jobs (
-    id, partition_id, task_identifier, run_at, max_attempts, priority, cost, due, parked_job_id, parked_revision, sort_at)
-  overriding system value
-  values (
-    (p_slot).staged_id, (p_slot).partition_id, p_job.task_identifier, p_run_at, p_job.max_attempts, p_job.priority,
-    (p_slot).cost, true, v_copy.id, v_copy.revision,
-    _sort_at_again((p_policy).job_order, (p_slot).sort_at));
+  v_staged.id := p_staged_id;
+  v_staged.partition_id := case when p_key is not null then _partition_id((p_policy).name, p_key) end;
+  v_staged.task_identifier := p_task;
+  v_staged.payload := p_job.payload;
+  v_staged.queue_name := p_queue_name;
+  v_staged.run_at := p_job.run_at;
+  v_staged.max_attempts := p_job.max_attempts;
+  v_staged.priority := p_job.priority;
+  v_staged.cost := coalesce((v_definition ->> 'cost')::float8, 1);
+  v_staged.due := p_job.run_at <= clock_timestamp();
+  v_staged.parked_job_id := p_job.id;
+  v_staged.parked_revision := p_job.revision;
+  v_partition.policy := (p_policy).name;
+  v_partition.key := p_key;
+  v_partition.shard := v_definition ->> 'shard';
+  v_partition.version := (p_policy).generation;
+  v_partition.weight := (v_definition ->> 'weight')::float8;
+  v_partition.limits := _constant_limits(v_definition);
+  perform _stage_back(v_staged, v_partition);
+  -- or somebody else has staged and parked it, and the caller has given its row a time since
+  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[s.parked_job_id], run_at => 'infinity', priority => 32767)
+  from staged_jobs s where s.parked_job_id = p_job.id;
 end
 $$;
 
@@ -307,9 +247,7 @@ begin
     perform r.id from staged_jobs s
     cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[s.parked_job_id], priority => s.priority) r
     where s.id = any(v_ids);
-    perform _count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
-    from staged_jobs s where s.id = any(v_ids);
-    delete from staged_jobs s where s.id = any(v_ids);
+    perform _drop_staged(v_ids, null);
   end if;
   perform _leave_to_sweep(array(
     select u.id from unnest(p_job_ids) u (id)

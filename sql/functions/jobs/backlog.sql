@@ -103,8 +103,6 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off 
 as $$
 declare
   v_ids bigint[];
-  v_dropped int;
-  v_partition_ids uuid[];
 begin
   if p_jobs <= 0 then
     return 0;
@@ -135,21 +133,8 @@ begin
     select u.id from unnest(v_ids) with ordinality u (id, n) where u.id >= 1000000000000000 or u.n <= p_adopted);
   v_ids := array(
     select x.id from staged_jobs x where x.id = any(v_ids) for update skip locked);
-  perform _tell_removed(v_ids, 'dropped');
-  with dropped as (
-    delete from staged_jobs s where s.id = any(v_ids)
-    returning s.id, s.partition_id
-  ),
-  keyless as (
-    delete from keyless_jobs k where k.staged_id in (select d.id from dropped d)
-  ),
-  told as materialized (
-    select _tell_dropped(p_policy, d.partition_id, null, 'max_pending', count(*)) from dropped d group by d.partition_id
-  )
-  select count(*) + 0 * (select count(*) from told), array_agg(d.partition_id) into v_dropped, v_partition_ids from dropped d;
-  perform _head_changed(v_partition_ids, -1);
-  perform _count_pending(p_policy, -v_dropped);
-  return v_dropped;
+  perform _drop_as('max_pending', v_ids);
+  return cardinality(v_ids);
 end
 $$;
 

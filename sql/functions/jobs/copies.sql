@@ -22,6 +22,7 @@ declare
     from policies p where p.name = p_batch ->> 'policy');
   v_copy_id bigint;
   v_staged_id bigint;   -- of the copy, or of the newer job
+  v_parked record;
 begin
   insert into copied_jobs as o (job_id, revision) values (p_job_id, p_revision)
   on conflict (job_id) do update set revision = excluded.revision, staged_id = null, copied_at = excluded.copied_at
@@ -62,62 +63,29 @@ begin
     select _staged_id_of(j.flags) from :GRAPHILE_WORKER_SCHEMA.jobs j
     where j.id = p_job_id and _is_ours(j.flags, j.created_at, j.key)), p_job_id, v_copy_id, null)
   from policies p where p.name = p_batch ->> 'policy';
-  perform _replace_parked(p_job_id, v_copy_id, p_quarantined);
+  -- A producer may have the key locked in an open transaction. It adds a newer job of the key, so nobody waits for it.
+  select s.id, s.sort_at into v_parked from staged_jobs s
+  where s.id = _parked_row_of(p_job_id) for update skip locked;
+  if found then
+    update unique_keys k set staged_id = v_copy_id
+    where k.ctid = any(array(
+      select x.ctid from unique_keys x
+      where x.staged_id = v_parked.id for update skip locked));
+    perform _drop_staged(array[v_parked.id]);
+  end if;
   perform _count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
   update staged_jobs s set known_job_id = p_job_id, known_revision = p_revision
-  where s.id = v_staged_id;
+  where s.id = v_copy_id;
   if p_quarantined then
+    -- it gets no place before others: in strict order they would wait for it until an operator acts
     update staged_jobs s
     set due = false, retry_at = 'infinity', failures = 1,
       error = format('added past the policy, as job %s of Graphile Worker, which its "unmanaged" rejects', p_job_id)
-    where s.id = v_staged_id;
+    where s.id = v_copy_id;
+  elsif v_parked.sort_at is not null then
+    update staged_jobs s set sort_at = v_parked.sort_at where s.id = v_copy_id;
   end if;
-  return v_staged_id;
-end
-$$;
-
--- Puts the copy of a parked job that somebody retried by hand in the place of its staged row. A copy that is quarantined gets no
--- place before others: in strict order they would wait for it until an operator acts.
---
--- A producer may have the key locked in an open transaction. It adds a newer job of the key, so nobody waits for it.
-create or replace function _replace_parked(p_job_id bigint, p_copy_id bigint, p_quarantined boolean)
-returns void language plpgsql volatile as $$
-declare
-  v_parked record;
-begin
-  select s.id, s.sort_at into v_parked from staged_jobs s
-  where s.id = _parked_row_of(p_job_id) for update skip locked;
-  if not found then
-    return;
-  end if;
-  update staged_jobs s set sort_at = v_parked.sort_at
-  where s.id = p_copy_id and v_parked.sort_at is not null and not p_quarantined;
-  update unique_keys k set staged_id = p_copy_id
-  where k.ctid = any(array(
-    select x.ctid from unique_keys x
-    where x.staged_id = v_parked.id for update skip locked));
-  perform _drop_staged(array[v_parked.id]);
-end
-$$;
-
--- Deletes the staged row of a parked job that runs, if it has one. False: another session has the row locked.
-create or replace function _leave_staging(p_job_id bigint) returns boolean
-language plpgsql volatile as $$
-declare
-  v_id bigint := _parked_row_of(p_job_id);
-  v_row record;
-begin
-  if v_id is null then
-    return true;
-  end if;
-  delete from staged_jobs s
-  where s.id = (select x.id from staged_jobs x where x.id = v_id for update skip locked)
-  returning s.task_identifier, s.partition_id into v_row;
-  if not found then
-    return false;
-  end if;
-  perform _count_removed(array[v_row.task_identifier], array[v_row.partition_id]);
-  return true;
+  return v_copy_id;
 end
 $$;
 

@@ -1,18 +1,19 @@
 -- Jobs leave staging without an admission, or wait there for another time.
 
--- Deletes staged jobs with their rows in other tables, most often because other jobs replace them. The caller has locked
--- them. `p_outcome` is told to those who watch.
+-- Deletes staged jobs, most often because other jobs replace them. The caller has locked them. `p_outcome` is told to those who
+-- watch; null: the caller tells what becomes of them.
 --
 -- A job without a partition has a row in keyless_jobs. _keyless_jobs locks such rows while JavaScript works the keys out.
--- A caller of this function may have limiters locked and must not wait, so a locked row stays. The function _keyless_jobs
--- deletes rows whose job is not there any more.
-create or replace function _drop_staged(p_ids bigint[], p_outcome text default 'replaced')
+-- A caller of this function may have limiters locked and must not wait, so a locked row stays: _keyless_jobs deletes it.
+create or replace function _drop_staged(p_ids bigint[], p_outcome text default 'replaced', p_error text default null)
 returns void language plpgsql as $$
 declare
   v_tasks text[];
   v_partition_ids uuid[];
 begin
-  perform _tell_removed(p_ids, p_outcome);
+  if p_outcome is not null then
+    perform _tell_removed(p_ids, p_outcome, p_error);
+  end if;
   with dropped as (
     delete from staged_jobs s where s.id = any(p_ids)
     returning s.task_identifier, s.partition_id
@@ -27,18 +28,17 @@ begin
 end
 $$;
 
--- Drops staged jobs that have expired, outside of a pass, and records them as drops. The caller has locked them. A job's task
--- tells its policy.
-create or replace function _drop_expired(p_ids bigint[]) returns void language plpgsql as $$
+-- Drops staged jobs outside of a pass, and records them as drops for this reason. The caller has locked them.
+create or replace function _drop_as(p_reason text, p_ids bigint[]) returns void language plpgsql as $$
 begin
   if p_ids = '{}' then
     return;
   end if;
-  perform _tell_dropped(p.name, s.partition_id, q.key, 'expired', count(*))
+  perform _tell_dropped(p.name, s.partition_id, q.key, p_reason, count(*))
   from staged_jobs s
-  join policy_tasks t on t.task_identifier = s.task_identifier
-  join policies p on p.id = t.policy_id
   left join partitions q on q.id = s.partition_id
+  left join policy_tasks t on q.id is null and t.task_identifier = s.task_identifier
+  join policies p on p.id = coalesce(q.policy_id, t.policy_id)
   where s.id = any(p_ids) group by p.name, s.partition_id, q.key;
   perform _drop_staged(p_ids, 'dropped');
 end
@@ -54,7 +54,9 @@ declare
     select s.id from staged_jobs s where s.job_key = any(p_job_keys)
     order by s.job_key for update);   -- as staging takes them
 begin
-  perform _drop_staged(v_ids) where v_ids <> '{}';
+  if v_ids <> '{}' then
+    perform _drop_staged(v_ids);
+  end if;
 end
 $$;
 revoke execute on function _drop_replaced from public;
@@ -72,25 +74,23 @@ declare
     where s.parked_job_id = any(array(select a.job_id from unnest(p_admissions) a where a.admitted and a.revision > 0))
     order by s.id for update skip locked);
 begin
-  perform _drop_staged(v_ids) where v_ids <> '{}';
+  if v_ids <> '{}' then
+    perform _drop_staged(v_ids);
+  end if;
 end
 $$;
 
--- Removes staged jobs, which the caller has locked. Returns how many there were. A parked job waits inside Graphile Worker,
--- which keeps it as failed for good: with its last error, or with who cancelled it and why.
-create or replace function _remove_staged(
-  p_ids bigint[], p_cancelled_by text, p_reason text
-) returns int language plpgsql volatile as $$
+-- Removes staged jobs, which the caller has locked. A parked job waits inside Graphile Worker, which keeps it as failed for good:
+-- with its last error, or with who cancelled it and why.
+create or replace function _remove_staged(p_ids bigint[], p_cancelled_by text, p_reason text) returns void
+language plpgsql volatile as $$
 declare
-  v_keys text[];
+  v_keys text[] := array(
+    select s.job_key from staged_jobs s
+    where s.id = any(p_ids) and s.job_key is not null);
   v_parked_ids bigint[];
   v_revisions int[];
-  v_removed int;
 begin
-  perform _tell_removed(p_ids, 'removed');
-  delete from keyless_jobs k where k.staged_id = any(p_ids);
-  perform _count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
-  from staged_jobs s where s.id = any(p_ids);
   select coalesce(array_agg(j.id), '{}'), array_agg(j.revision) into v_parked_ids, v_revisions
   from staged_jobs s
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id
@@ -103,13 +103,10 @@ begin
       else _cancelled_error(p_cancelled_by, p_reason, j.last_error) end)
     from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = any(v_parked_ids);
   end if;
-  v_keys := array(
-    select s.job_key from staged_jobs s
-    where s.id = any(p_ids) and s.job_key is not null);
-  delete from staged_jobs s where s.id = any(p_ids);
-  get diagnostics v_removed = row_count;
-  perform _give_up_replaced(v_keys) where v_keys <> '{}';
-  return v_removed;
+  perform _drop_staged(p_ids, 'removed');
+  if v_keys <> '{}' then
+    perform _give_up_replaced(v_keys);
+  end if;
 end
 $$;
 
@@ -161,70 +158,60 @@ begin
       order by s.expires_at limit v_most
       for update skip locked
     ) x);
-  perform _tell_removed(v_ids, 'dropped');
-  with expired as (
-    delete from staged_jobs s where s.id = any(v_ids) returning s.partition_id
-  ),
-  tally as materialized (
-    select e.partition_id as id, count(*)::int as jobs from expired e group by e.partition_id
-  ),
-  told as materialized (
-    select _tell_dropped(p_policy, t.id, null, 'expired', t.jobs) from tally t
-  ),
-  counted as materialized (   -- one that is left out, and that a limiter has called, is looked at again
-    select _lost_staged(array_agg(t.id), array_agg(t.jobs), v_most) from tally t
-  )
-  select coalesce(array_agg(t.id) filter (where t.jobs >= v_most), '{}') into v_left_out from tally t
-  where (select count(*) from told) + (select count(*) from counted) >= 0;
-  perform _count_pending(p_policy, -cardinality(v_ids));
+  -- one that is left out, and that a limiter has called, is looked at again
+  v_left_out := _drop_in_pass(p_policy, 'expired', v_ids, v_most);
   return array(select u.id from unnest(p_partition_ids) u (id) where u.id <> all (v_left_out));
 end
 $$;
 
--- Drops due jobs of partitions whose gates deny them, except for parked jobs (`whenBusy: "skip"`). These are some 1,000 in all,
--- and as many of each such partition, because the pass has limiters locked. Their partitions stay eligible, and the next pass
--- goes on with them. Returns whether it has dropped any.
-create or replace function _skip_denied(p_policy text, p_partition_ids uuid[])
-returns boolean language plpgsql as $$
+-- Drops these jobs of partitions that the pass has locked, and records them as drops for this reason. Returns the partitions
+-- that lost `p_most` of them.
+create or replace function _drop_in_pass(p_policy text, p_reason text, p_ids bigint[], p_most int) returns uuid[]
+language plpgsql as $$
 declare
-  v_ids bigint[] := _lock_denied(p_partition_ids);
-  v_none text;
+  v_full uuid[];
 begin
-  if v_ids = '{}' then
-    return false;
-  end if;
-  perform _tell_removed(v_ids, 'dropped');
-  with skipped as (
-    delete from staged_jobs s where s.id = any(v_ids) returning s.partition_id
+  perform _tell_removed(p_ids, 'dropped');
+  with dropped as (
+    delete from staged_jobs s where s.id = any(p_ids) returning s.partition_id
   ),
   tally as materialized (
-    select s.partition_id as id, count(*)::int as jobs from skipped s group by s.partition_id
+    select d.partition_id as id, count(*)::int as jobs from dropped d group by d.partition_id
   ),
   told as materialized (
-    select _tell_dropped(p_policy, t.id, null, 'busy', t.jobs) from tally t
+    select _tell_dropped(p_policy, t.id, null, p_reason, t.jobs) from tally t
+  ),
+  counted as materialized (
+    select _lost_staged(array_agg(t.id), array_agg(t.jobs), p_most) from tally t
   )
-  -- jobs that stay (locked, parked, or too many) are found when the partition is looked at again
-  select _lost_staged(array_agg(t.id), array_agg(t.jobs), 0) into v_none from tally t where (select count(*) from told) >= 0;
-  perform _count_pending(p_policy, -cardinality(v_ids));
-  return true;
+  select coalesce(array_agg(t.id) filter (where t.jobs >= p_most), '{}') into v_full from tally t
+  where (select count(*) from told) + (select count(*) from counted) >= 0;
+  perform _count_pending(p_policy, -cardinality(p_ids));
+  return v_full;
 end
 $$;
 
--- Locks the due jobs that `whenBusy` is about, and returns their ids. They are those of partitions whose own gates deny them,
--- by the verdict of the pass that has these partitions locked. Parked jobs are none of them. A partition that only waits for
--- a worker, for its turn or for the end of a stop has none.
+-- Drops or delays due jobs of partitions whose own gates deny them, by the verdict of the pass that has these partitions locked
+-- (`whenBusy`). A partition that only waits for a worker, for its turn or for the end of a stop is none of them, and neither is a
+-- parked job. Returns whether there were any.
 --
 -- They are some 1,000 in all, and as many of each such partition, first those that would go next. The danger: a pass that
--- writes a whole backlog has limiters locked meanwhile. The cure: the next passes go on with the rest.
-create or replace function _lock_denied(p_partition_ids uuid[]) returns bigint[]
-language plpgsql as $$
+-- writes a whole backlog has limiters locked meanwhile. The cure: the partitions stay eligible, and the next passes go on with
+-- the rest. They also find the jobs that others have locked.
+--
+-- A delayed job is due again later, and keeps its id, its priority and its expiry. The danger: jobs that were delayed together
+-- would be due together, and a cap of 1 would let one of them go each time. The cure: the first is due after the delay, and the
+-- others, in their order, evenly until twice the delay. They are due in steps of a quarter of a second, so that many jobs need
+-- few passes. The next pass finds when the first is due.
+create or replace function _skip_or_delay(
+  p_policy policies, p_partition_ids uuid[], p_now timestamptz
+) returns boolean language plpgsql as $$
 declare
   v_denied uuid[] := array(
     select q.id from partitions q
     where q.id = any(p_partition_ids) and (q.denied_reason in ('throttle_empty', 'rate_zero', 'max_zero')
       or (q.denied_reason like '%\_full' and q.denied_reason <> 'ahead_full')));
-begin
-  return array(
+  v_ids bigint[] := array(
     select x.id from unnest(v_denied) u (id)
     cross join lateral (
       select s.id from staged_jobs s
@@ -232,28 +219,14 @@ begin
       order by s.priority, s.run_at, s.id limit ceil(1000.0 / greatest(cardinality(v_denied), 1))
       for update skip locked
     ) x);
-end
-$$;
-
--- Delays the due jobs of partitions whose gates deny them, except for parked jobs (`whenBusy: { delay }`). Each is due again
--- later, and keeps its id, its priority and its expiry. These are the jobs that _skip_denied would drop.
---
--- The danger: jobs that were delayed together would be due together, and a cap of 1 would let one of them go each time. The
--- cure: the first is due after the delay, and the others, in their order, evenly until twice the delay. They are due in steps
--- of a quarter of a second, so that many jobs need few passes.
---
--- The partition waits no longer: the next pass goes on with the rest, and then finds when the first is due. Returns whether it
--- has delayed any.
-create or replace function _delay_denied(
-  p_policy policies, p_partition_ids uuid[], p_now timestamptz
-) returns boolean language plpgsql as $$
-declare
-  v_ids bigint[] := _lock_denied(p_partition_ids);
   v_delay float8 := (p_policy).busy_delay;
   v_none text;
 begin
   if v_ids = '{}' then
     return false;
+  elsif (p_policy).when_busy = 'skip' then
+    perform _drop_in_pass((p_policy).name, 'busy', v_ids, 0);
+    return true;
   end if;
   with placed as (
     select s.id, row_number() over (order by s.priority, s.run_at, s.id) - 1 as place
@@ -308,13 +281,6 @@ $$;
 create or replace function _quarantine_for(p_failures int) returns interval
 language sql immutable as $$
   select make_interval(secs => least(power(2, least(p_failures, 12)), 3600));
-$$;
-
--- Takes these jobs out of staging, but for parked ones.
-create or replace function _take_unparked(p_ids bigint[]) returns setof staged_jobs language plpgsql volatile as $$
-begin
-  return query delete from staged_jobs s where s.id = any(p_ids) and s.parked_job_id is null returning s.*;
-end
 $$;
 
 -- Changes staged jobs, by their ids or those of their parked rows. Null: that stays as it is.

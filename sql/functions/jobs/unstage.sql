@@ -3,6 +3,12 @@
 -- Unstages these staged jobs to Graphile Worker, past their policy and without an admission: all of them, or it raises.
 -- The caller has locked them. It is the one way back: of a policy's jobs (unstage) and of all (uninstall).
 --
+-- Parked jobs get their time and priority again, as failed jobs of Graphile Worker that wait for their retry. The others are added
+-- as they were, without a flag of this package. The newest job of a key counts, as in _add_admitted. So a staged job leaves
+-- without a trace if Graphile Worker has a later one of its key.
+--
+-- If the next job of a key gets a row while this runs, or starts, it raises lock_not_available, and the jobs are tried again.
+--
 --   unstaged   all that Graphile Worker has now
 --   parked        those of them that had failed, and wait there for their retry
 --   replaced      jobs that left without a trace: a newer one of the key is there, or the parked job is gone
@@ -13,41 +19,21 @@ declare
   v_keys text[] := array(
     select s.job_key from staged_jobs s
     where s.id = any(p_ids) and s.job_key is not null);
-  v_added record;
-begin
-  parked := _unstage_parked(p_ids);
-  v_added := _unstage_new(p_ids);
-  unstaged := parked + v_added.jobs;
-  replaced := cardinality(p_ids) - unstaged;
-  if exists (select from policies p where _is_watched(p)) then
-    perform _tell_unstaged(p_ids, v_added.staged_ids, v_added.job_ids);
-  end if;
-  perform _count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
-  from staged_jobs s where s.id = any(p_ids);
-  delete from keyless_jobs k where k.staged_id = any(p_ids);
-  delete from staged_jobs s where s.id = any(p_ids);
-  perform _give_up_replaced(v_keys) where v_keys <> '{}';
-end
-$$;
-
--- Gives the parked ones of these staged jobs their time and priority again, as failed jobs of Graphile Worker that wait
--- for their retry. Returns how many. The caller has locked the staged rows, and deletes them.
---
--- A job that was added with `preserve_run_at` may have replaced a parked job, and kept its time, infinity: nothing would
--- ever run it. It gets the time of the retry, and keeps its own priority. If a newer job of the key is staged, that one
--- takes the row.
---
--- If the next job of a key gets the row while this runs, it raises lock_not_available, and the job is tried again.
-create or replace function _unstage_parked(p_ids bigint[]) returns int
-language plpgsql volatile as $$
-declare
-  v_jobs int;
   v_is_raced boolean;
+  v_added int;
+  v_missing int;
+  -- Of jobs in groups the ids that they had, and those that they have now. These are added one by one, because Graphile Worker
+  -- returns the jobs of a call in no certain order.
+  v_staged_ids bigint[];
+  v_job_ids bigint[];
 begin
   with there as materialized (
     select s.run_at, s.priority, j.id as job_id, j.revision,
       _is_parked(s.id, s.parked_revision, j.run_at, j.revision, j.last_error, j.flags) as is_parked,
+      -- A job with `preserve_run_at` may have replaced a parked job, and kept its time, infinity: nothing would ever run it. It
+      -- gets the time of the retry, and keeps its own priority.
       j.run_at = 'infinity' and j.locked_at is null and j.attempts < j.max_attempts as is_stopped,
+      -- by a staged one, which takes the row
       exists (
         select from staged_jobs n where n.job_key = j.key) as is_replaced
     from staged_jobs s
@@ -67,32 +53,13 @@ begin
       array[t.job_id], run_at => t.run_at, priority => case when t.is_parked then t.priority end) j
     where (t.is_parked or t.is_stopped) and not t.is_replaced
   )
-  select count(*), coalesce(bool_or(r.is_raced), false) into v_jobs, v_is_raced from resumed r;
+  select count(*), coalesce(bool_or(r.is_raced), false) into parked, v_is_raced from resumed r;
   if v_is_raced then
     raise exception 'dispatch_policy: a job of this key was added meanwhile' using errcode = 'lock_not_available';
   end if;
-  perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', v_jobs)::text)   -- reschedule_jobs does not
-  where v_jobs > 0;
-  return v_jobs;
-end
-$$;
-
--- Adds those of these staged jobs to Graphile Worker that it does not have yet, as they were added, without a flag of this
--- package. The caller has locked the staged rows, and deletes them.
---
---   jobs                   how many it added
---   staged_ids, job_ids    those of jobs in groups: of each the id that it had, and the one it has now. These are added one by
---     one, because Graphile Worker returns the jobs of a call in no certain order
---
--- The newest job of a key counts, as in _add_admitted. So a staged job leaves without a trace if Graphile Worker has a later
--- one of its key. If one is added while this runs, or starts, it raises lock_not_available, and the job is tried again.
-create or replace function _unstage_new(
-  p_ids bigint[], out jobs int, out staged_ids bigint[], out job_ids bigint[]
-) language plpgsql volatile as $$
-declare
-  v_missing int;
-  v_is_raced boolean;
-begin
+  if parked > 0 then
+    perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', parked)::text);   -- reschedule_jobs does not
+  end if;
   with older as materialized (
     select s.*, k.id as seen_id, k.next_revision, case
         when exists (select from group_jobs m where m.staged_id = s.id) or exists (select from events e where e.kind = 'moved')
@@ -133,10 +100,19 @@ begin
       where _is_raced(o.seen_id, o.next_revision, a.id, a.revision)),
     array(select a.grouped_id from added a where a.grouped_id is not null order by a.id),
     array(select a.id from added a where a.grouped_id is not null order by a.id)
-  into jobs, v_missing, v_is_raced, staged_ids, job_ids;
+  into v_added, v_missing, v_is_raced, v_staged_ids, v_job_ids;
   if v_missing > 0 or v_is_raced then
     raise exception 'dispatch_policy: a job of this key was added or started meanwhile'
       using errcode = 'lock_not_available';
+  end if;
+  unstaged := parked + v_added;
+  replaced := cardinality(p_ids) - unstaged;
+  if exists (select from policies p where _is_watched(p)) then
+    perform _tell_unstaged(p_ids, v_staged_ids, v_job_ids);
+  end if;
+  perform _drop_staged(p_ids, null);
+  if v_keys <> '{}' then
+    perform _give_up_replaced(v_keys);
   end if;
 end
 $$;

@@ -37,14 +37,16 @@ begin
     where f.retries and _is_row_of((f.retry).revision, h.staged_id, j.revision, j.flags)
   ) x;
   v_parked := _park(v_tried, v_revisions);
-  v_locked := v_locked || array(select unnest(v_tried) except select unnest(v_parked));
-  select coalesce(array_agg(u.id), '{}'), array_agg(u.revision) into v_parked, v_revisions
-  from unnest(v_tried, v_revisions) u (id, revision) where u.id in (select unnest(v_parked));
   if v_parked <> '{}' then
-    perform _stage_retries(p_jobs, v_parked, v_revisions, p_now);
+    perform _stage_retries(p_jobs, v_parked, v_tried, v_revisions, p_now);
+    -- A run that asked to come back later is no attempt. A flush may come again, and takes off no second one.
+    perform from unnest(p_jobs) f
+    cross join lateral (   -- one look at the index for each
+      select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job limit 1) j
+    cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
+    where (f.retry).refund and j.id = any(v_parked) and j.attempts = (f.retry).attempt;
   end if;
-  perform _refund_attempts(p_jobs, v_parked);
-  return v_locked || _end_or_postpone(p_jobs, p_now);
+  return v_locked || array(select unnest(v_tried) except select unnest(v_parked)) || _end_or_postpone(p_jobs, p_now);
 end
 $$;
 

@@ -56,6 +56,8 @@ declare
     p_batch ->> 'policy', p_batch #>> '{partitions,0,key}', p_batch #>> '{partitions,0,lane}');
   v_rejects boolean;
   v_elsewhere boolean;   -- whether a process that has the version in force says where it belongs
+  v_parked_id bigint;
+  v_older_ids bigint[];
   v_payload json;
 begin
   -- a job that is copied, or that no policy governs, occupies the slot of the job it replaced until it ends
@@ -101,9 +103,15 @@ begin
       pg_get_serial_sequence('staged_jobs', 'id')));
     begin
       if not _admit_start(
-        v_policy, v_partition_id, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now)
-        or not _leave_staging(p_job_id) then
+        v_policy, v_partition_id, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now) then
         raise exception using errcode = 'DPOUT';
+      end if;
+      v_parked_id := _parked_row_of(p_job_id);
+      if v_parked_id is not null then   -- it leaves staging, and goes on
+        if (select s.id from staged_jobs s where s.id = v_parked_id for update skip locked) is null then
+          raise exception using errcode = 'DPOUT';
+        end if;
+        perform _drop_staged(array[v_parked_id], null);
       end if;
       select s.admission into admission from _start_attempt(
         p_job_id, p_revision, p_attempt, p_pool_id, p_locked_at) s;
@@ -117,7 +125,17 @@ begin
     exception when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then null;
     end;
     if verdict = 'admitted' then
-      perform _drop_older(p_job_id);
+      -- A staged job of its key is older if it was added when this one was not there. But a running job that was admitted is the
+      -- older one itself.
+      v_older_ids := array(
+        select s.id from :GRAPHILE_WORKER_SCHEMA.jobs j
+        join staged_jobs s on s.job_key = j.key
+        where j.id = p_job_id and not _is_ours(j.flags, j.created_at, j.key)
+          and (s.known_job_id, s.known_revision) is distinct from (j.id, j.revision)
+        for update of s skip locked);
+      if v_older_ids <> '{}' then
+        perform _drop_staged(v_older_ids);
+      end if;
     end if;
     if verdict is not null then
       return;
@@ -242,21 +260,6 @@ begin
   select array_agg(c.a) into v_arrivals from consumed c;
   perform _apply_arrivals(
     p_policy, v_arrivals, _lock_known(p_policy, v_ids, p_now), p_now);
-end
-$$;
-
--- Drops the staged job of a running job's key, if the staged one is older: it was added when the running one was not there.
--- A running job that was admitted is the older one itself.
-create or replace function _drop_older(p_job_id bigint) returns void language plpgsql as $$
-declare
-  v_older_ids bigint[] := array(
-    select s.id from :GRAPHILE_WORKER_SCHEMA.jobs j
-    join staged_jobs s on s.job_key = j.key
-    where j.id = p_job_id and not _is_ours(j.flags, j.created_at, j.key)
-      and (s.known_job_id, s.known_revision) is distinct from (j.id, j.revision)
-    for update of s skip locked);
-begin
-  perform _drop_staged(v_older_ids) where v_older_ids <> '{}';
 end
 $$;
 

@@ -116,7 +116,7 @@ declare
   v_ids bigint[] := array(
     select s.id from staged_jobs s where s.expires_at <= p_now order by s.expires_at limit 1000 for update skip locked);
 begin
-  perform _drop_expired(v_ids);
+  perform _drop_as('expired', v_ids);
   return cardinality(v_ids);
 end
 $$;

@@ -54,8 +54,13 @@ revoke execute on function :DISPATCH_POLICY_SCHEMA.adopt from public;
 -- One step of adoption: moves at most p_limit jobs that wait in Graphile Worker for a task into staging. The caller has the
 -- turn `adopt`. `changed` counts those that were adopted. The others were locked, changed meanwhile, or have no key.
 --
+-- A job that has failed before is parked, and a row that refers to it is staged, as a retry of this package's own. It stays
+-- in Graphile Worker with its attempts and its last error.
+--
 -- Graphile Worker's functions wait for a row that another session has locked. So all together wait 50 ms at most, then each
--- half 5 ms, 40 times at most. Otherwise the other jobs would stay locked for long.
+-- half 5 ms, 40 times at most. Otherwise the other jobs would stay locked for long. A half is adopted as a whole or not at all.
+--
+-- Locks: staged rows in the order of their keys, as staging takes them, then Graphile Worker's rows.
 create or replace function _adopt(
   p_policy policies, p_task text, p_after bigint, p_limit int, out matched int, out changed int, out last_id bigint
 ) language plpgsql
@@ -63,7 +68,13 @@ set lock_timeout = '50ms' as $$
 declare
   v_jobs waiting_job[] := _waiting_jobs(p_policy, p_task, p_after, p_limit);
   v_todo jsonb := jsonb_build_array(jsonb_build_array(1, cardinality(v_jobs)));
-  v_from int; v_to int; v_part record;
+  v_resolves boolean := ((p_policy).definition ->> 'resolvesInSql')::boolean;
+  v_from int; v_to int;
+  v_part waiting_job[];
+  v_older_ids bigint[];
+  v_job record;
+  v_moved int;
+  v_without bigint[];   -- jobs of the part whose payload has no key
   v_unkeyed bigint[] := '{}';
   v_waits int := 0;
 begin
@@ -75,15 +86,50 @@ begin
     v_to := v_todo -> -1 ->> 1;
     v_todo := v_todo - -1;
     begin
-      v_part := _adopt_jobs(
-        p_policy, p_task, array(select w from unnest(v_jobs[v_from:v_to]) w where w.id <> all(v_unkeyed)));
-      if v_part.unkeyed <> '{}' then
-        raise exception using errcode = 'DPOUT';
+      v_part := array(select w from unnest(v_jobs[v_from:v_to]) w where w.id <> all(v_unkeyed));
+      -- A staged job that did not know Graphile Worker's when it was added is older than that one. But one that was added while
+      -- an admission was not committed did not know that job either, and is newer.
+      v_older_ids := array(
+        select s.id from staged_jobs s
+        join unnest(v_part) w on w.job_key = s.job_key
+        where s.job_key = any(array(select u.job_key from unnest(v_part) u))
+          and not w.was_admitted and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
+        order by s.job_key for update of s);
+      if v_older_ids <> '{}' then
+        perform _drop_staged(v_older_ids);
       end if;
-      changed := changed + v_part.moved;
+      select m.moved, m.unkeyed into v_moved, v_without
+      from _move_into_staging(p_policy, p_task, array(select w from unnest(v_part) w where w.attempts = 0)) m;
+      for v_job in
+        -- without a change, it locks the rows and returns them as they are
+        select j.*, w.queue_name, (j.revision, j.attempts) <> (w.revision, w.attempts) as changed,
+          case when v_resolves then _key_or_null((p_policy).definition, j.payload, p_task) end as partition_key
+        from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(select u.id from unnest(v_part) u where u.attempts > 0)) j
+        join unnest(v_part) w on w.id = j.id
+        order by j.id
+      loop
+        if v_job.changed then
+          raise lock_not_available;
+        elsif v_resolves and v_job.partition_key is null then
+          v_without := v_without || v_job.id;
+        else
+          perform _stage_parked(
+            p_policy, nextval(pg_get_serial_sequence('staged_jobs', 'id')), v_job, p_task, v_job.queue_name,
+            v_job.partition_key);
+          v_moved := v_moved + 1;
+        end if;
+      end loop;
+      if v_without <> '{}' then
+        raise exception using errcode = 'DPOUT';
+      -- A job may have run to its end since the page was read, and only then was one of its key staged. By the page the staged
+      -- one looks older, and nothing of its key would be left. A smaller part without the job that is gone drops nothing.
+      elsif v_older_ids <> '{}' and v_moved < cardinality(v_part) then
+        raise lock_not_available;
+      end if;
+      changed := changed + v_moved;
     exception
       when sqlstate 'DPOUT' then   -- the others are tried again without these
-        v_unkeyed := v_unkeyed || v_part.unkeyed;
+        v_unkeyed := v_unkeyed || v_without;
         v_todo := v_todo || jsonb_build_array(jsonb_build_array(v_from, v_to));
       when lock_not_available or deadlock_detected then
         perform set_config('lock_timeout', '5ms', true);
@@ -93,63 +139,8 @@ begin
         end if;
     end;
   end loop;
-  perform _notify((p_policy).name) where changed > 0;
-end
-$$;
-
--- Adopts these jobs, all or none. Returns how many, and those whose payload has no key; if there are any, the caller undoes
--- this call.
---
--- A job that has failed before is parked, and a row that refers to it is staged, as a retry of this package's own. It stays
--- in Graphile Worker with its attempts and its last error.
---
--- Raises lock_not_available if a job was fetched or replaced since it was looked at. A job of the page may have run to its
--- end meanwhile, and only then was one of its key staged. By the page the staged one looks older, and nothing of its key
--- would be left. So it also raises if Graphile Worker returns fewer jobs, and staged ones were dropped. The caller tries
--- smaller parts, and the job that is gone drops nothing.
---
--- Locks: staged rows in the order of their keys, as staging takes them, then Graphile Worker's rows.
-create or replace function _adopt_jobs(
-  p_policy policies, p_task text, p_jobs waiting_job[], out moved int, out unkeyed bigint[]
-) language plpgsql as $$
-declare
-  -- A staged job that did not know Graphile Worker's when it was added is older than that one. But one that was added while
-  -- an admission was not committed did not know that job either, and is newer.
-  v_older_ids bigint[] := array(
-    select s.id from staged_jobs s
-    join unnest(p_jobs) w on w.job_key = s.job_key
-    where s.job_key = any(array(select u.job_key from unnest(p_jobs) u))
-      and not w.was_admitted and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
-    order by s.job_key for update of s);
-  v_resolves boolean := ((p_policy).definition ->> 'resolvesInSql')::boolean;
-  v_job record;
-begin
-  perform _drop_staged(v_older_ids) where v_older_ids <> '{}';
-  select m.moved, m.unkeyed into moved, unkeyed
-  from _move_into_staging(p_policy, p_task, array(select w from unnest(p_jobs) w where w.attempts = 0)) m;
-  for v_job in
-    -- without a change, it locks the rows and returns them as they are
-    select j.*, w.queue_name, (j.revision, j.attempts) <> (w.revision, w.attempts) as changed,
-      case when v_resolves then _key_or_null((p_policy).definition, j.payload, p_task) end as partition_key
-    from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(select u.id from unnest(p_jobs) u where u.attempts > 0)) j
-    join unnest(p_jobs) w on w.id = j.id
-    order by j.id
-  loop
-    if v_job.changed then
-      raise exception 'dispatch_policy: a job changed meanwhile' using errcode = 'lock_not_available';
-    elsif v_resolves and v_job.partition_key is null then
-      unkeyed := unkeyed || v_job.id;
-    else
-      perform _stage_parked(
-        (p_policy).name, (p_policy).generation,
-        nextval(pg_get_serial_sequence('staged_jobs', 'id')),
-        v_job.id, v_job.revision, p_task, v_job.payload, v_job.queue_name, v_job.run_at, v_job.priority,
-        v_job.max_attempts, (p_policy).definition, v_job.partition_key);
-      moved := moved + 1;
-    end if;
-  end loop;
-  if v_older_ids <> '{}' and unkeyed = '{}' and moved < cardinality(p_jobs) then
-    raise exception 'dispatch_policy: a job of a key is gone' using errcode = 'lock_not_available';
+  if changed > 0 then
+    perform _notify((p_policy).name);
   end if;
 end
 $$;

@@ -12,11 +12,15 @@ begin
   perform _before_change(job_ids);
   v_ids := array(select s.id from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null);
   return query select j.* from staged_jobs s cross join lateral _staged_as_job(s) j where s.id = any(v_ids);
-  perform _drop_staged(v_ids, 'removed') where v_ids <> '{}';
+  if v_ids <> '{}' then
+    perform _drop_staged(v_ids, 'removed');
+  end if;
   v_ids := _graphile_ids(job_ids);   -- looked up now, because this may have waited for a job's admission
   return query select x.* from :GRAPHILE_WORKER_SCHEMA.complete_jobs(v_ids) j cross join lateral _as_job(j) x;
   perform _job_gone(v_ids);
-  perform _give_up_replaced(v_keys) where v_keys <> '{}';
+  if v_keys <> '{}' then
+    perform _give_up_replaced(v_keys);
+  end if;
   v_ids := _adopted_ids(job_ids);
   return query select j.* from :DISPATCH_POLICY_SCHEMA.complete_jobs(v_ids) j where v_ids <> '{}';
 end
@@ -67,19 +71,10 @@ declare
   v_handed_ids bigint[]; v_is_raced boolean; v_ids bigint[];
 begin
   perform _before_change(job_ids);
-  perform _tell_removed(array(
-    select s.id from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null),
-    'failed', _first_line(error_message));
-  with moved as materialized (
-    select * from _take_unparked(job_ids)
-  ),
-  counted as materialized (
-    select _count_removed(array(select m.task_identifier from moved m), array(select m.partition_id from moved m))
-  )
-  select array_agg(a.id) filter (where (select count(*) from counted) >= 0),
-    bool_or(a.key is not null and _is_raced(k.id, k.next_revision, a.id, a.revision))
+  v_ids := array(select s.id from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null);
+  select array_agg(a.id), bool_or(a.key is not null and _is_raced(k.id, k.next_revision, a.id, a.revision))
   into v_handed_ids, v_is_raced
-  from moved m
+  from staged_jobs m
   left join lateral _job_of_key(m.job_key, m.known_job_id, m.known_revision) k on true
   cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
     m.task_identifier, m.payload, m.queue_name, 'infinity', m.max_attempts::int,
@@ -87,10 +82,14 @@ begin
     case when k.is_newer is not true then m.job_key end, m.priority::int,
     array(select f from unnest(m.flags) f where not _is_own_flag(f))
       || _ticket(m.id, _admission_now(), m.partition_id, m.job_key,
-        _trace_text(m.traceparent, m.created_at, m.run_at, m.run_at_given))) a;
+        _trace_text(m.traceparent, m.created_at, m.run_at, m.run_at_given))) a
+  where m.id = any(v_ids);
   if v_is_raced then
     raise exception 'dispatch_policy: a job of this key was added meanwhile: call permanently_fail_jobs again'
       using errcode = 'lock_not_available';
+  end if;
+  if v_ids <> '{}' then
+    perform _drop_staged(v_ids, 'failed', _first_line(error_message));
   end if;
   v_ids := _graphile_ids(job_ids) || v_handed_ids;
   return query

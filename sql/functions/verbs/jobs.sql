@@ -46,7 +46,8 @@ begin
   v_ids := array(
     select r.id from _removable(remove.ids, remove.job_key, remove.policy, remove.partition) r where r.id = any(v_ids));
   matched := cardinality(v_ids);
-  changed := _remove_staged(v_ids, null, null);
+  perform _remove_staged(v_ids, null, null);
+  changed := matched;
   perform _audit('remove', remove.policy, remove.partition, null, null,
     jsonb_build_object('ids', remove.ids, 'job_key', remove.job_key), remove.reason, remove.by, matched, changed);
   return next;
@@ -169,7 +170,8 @@ begin
     v_ids := array(select s.id from staged_jobs s where s.id = any(v_ids) order by s.job_key, s.id for update);
     v_ids := array(   -- one that somebody moved to another partition meanwhile stays
       select r.id from _removable(p_ids, null, p_policy, p_partition) r where r.id = any(v_ids));
-    removed := _remove_staged(v_ids, p_by, p_reason);
+    perform _remove_staged(v_ids, p_by, p_reason);
+    removed := cardinality(v_ids);
   end if;
   -- Graphile Worker's functions take a job that has run for four hours for one that nobody runs. So jobs that run are left
   -- out before they see them.
@@ -303,14 +305,15 @@ create or replace function _stage_again(p_job :DISPATCH_POLICY_SCHEMA.db_job)
 returns void language plpgsql as $$
 declare
   v_job record;
+  v_policy policies;
+  v_definition jsonb;
   v_ids regclass := pg_get_serial_sequence('staged_jobs', 'id');
 begin
   if (p_job).locked_at is null and (p_job).run_at > clock_timestamp() + interval '1 second' then
     perform _leave_to_sweep(array[(p_job).id]);
   end if;
   select case when _is_ours(g.flags, g.created_at, g.key) then _staged_id_of((p_job).flags) end as staged_id,
-    g.task_identifier, g.queue_name, p.name as policy, p.generation, p.definition,
-    (p.definition ->> 'resolvesInSql')::boolean as resolves
+    g.task_identifier, g.queue_name, p as policy
   into v_job
   from :GRAPHILE_WORKER_SCHEMA.jobs g
   join policy_tasks t on t.task_identifier = g.task_identifier
@@ -325,8 +328,10 @@ begin
   if not found then
     return;
   end if;
+  v_policy := v_job.policy;
+  v_definition := v_policy.definition;
   perform _stage_parked(
-    v_job.policy, v_job.generation,
+    v_policy,
     -- An id that was never given comes from a forged flag, and would be another job's one day. An adopted job has the
     -- id that it had in Graphile Worker before. A flag that was copied names another job: under its id, this one would
     -- end it in its group.
@@ -334,10 +339,9 @@ begin
         or (v_job.staged_id < (p_job).id and not exists (
           select from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = v_job.staged_id))
       then v_job.staged_id else nextval(v_ids) end,
-    (p_job).id, (p_job).revision, v_job.task_identifier, (p_job).payload, v_job.queue_name, (p_job).run_at,
-    (p_job).priority, (p_job).max_attempts, v_job.definition,
-    case when v_job.resolves
-      then _path_key(v_job.definition, (p_job).payload, v_job.task_identifier) end);
+    p_job, v_job.task_identifier, v_job.queue_name,
+    case when (v_definition ->> 'resolvesInSql')::boolean
+      then _path_key(v_definition, (p_job).payload, v_job.task_identifier) end);
 -- It has no key, and fails at its start with the same message. Or PostgreSQL cannot read a text in it, as in _key_or_null:
 -- then it goes by its gates when it starts.
 exception when sqlstate 'DPKEY' or data_exception then null;

@@ -99,7 +99,7 @@ declare
 begin
   unstaged := 0; parked := 0; replaced := 0; refused := 0;
   expired := cardinality(v_expired);
-  perform _drop_expired(v_expired);
+  perform _drop_as('expired', v_expired);
   while jsonb_array_length(v_todo) > 0 and v_waits < 40 loop
     v_from := v_todo -> -1 ->> 0;
     v_to := v_todo -> -1 ->> 1;
