@@ -439,17 +439,13 @@ comment on column in_flight_jobs.cancelled_at is
 comment on column in_flight_jobs.cancelled_by is 'Who cancelled it.';
 comment on column in_flight_jobs.cancel_reason is 'Why; null: nobody said.';
 
-comment on table copied_jobs is
-  'Jobs of Graphile Worker that were added past their policy and of which a copy is staged. If a process is killed before the original completes, the row prevents a second copy.';
-comment on column copied_jobs.job_id is 'The original''s id.';
-comment on column copied_jobs.revision is
-  'The original''s revision. The next job of its key in the same row is another one.';
-comment on column copied_jobs.staged_id is 'The copy in staging.';
-comment on column copied_jobs.copied_at is 'When it was copied.';
-
-comment on table replaced_jobs is
-  'Parked jobs that lost their place to a newer job of their key. That job gets their row; if it leaves staging without an admission, _sweep_replaced fails them for good.';
-comment on column replaced_jobs.job_id is 'Graphile Worker''s id.';
+comment on table superseded_jobs is
+  'Jobs of Graphile Worker in whose place another one runs. Either a copy was staged, because they came past their policy or were requeued: if a process is killed before the original completes, the row prevents a second copy. Or they were parked, and lost their place to a newer job of their key: that job gets their row; if it leaves staging without an admission, _sweep_replaced fails them for good.';
+comment on column superseded_jobs.job_id is 'Graphile Worker''s id.';
+comment on column superseded_jobs.revision is
+  'The revision in which the job was copied: the next job of its key in the same row is another one. Null: it was parked, and a newer job of its key replaced it.';
+comment on column superseded_jobs.staged_id is 'The copy in staging.';
+comment on column superseded_jobs.copied_at is 'When it was copied or replaced.';
 
 comment on table pending is
   'Changes of the number of staged jobs, for policies that bound their whole backlog. The sum is the backlog; the router adds the rows up.';

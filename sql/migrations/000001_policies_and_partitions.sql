@@ -384,15 +384,11 @@ create index in_flight_jobs_by_mark on in_flight_jobs (missing_since)
 create index in_flight_jobs_cancelled on in_flight_jobs (job_id)
   where cancelled_at is not null;
 
-create table copied_jobs (
+create table superseded_jobs (
   job_id bigint primary key,
-  revision int not null,
+  revision int,
   staged_id bigint,
   copied_at timestamptz not null default clock_timestamp()
-);
-
-create table replaced_jobs (
-  job_id bigint primary key
 );
 
 create table pending (

@@ -98,7 +98,7 @@ export async function logCopies(pool: pg.Pool): Promise<void> {
     create trigger chaos_log_adoption after insert on ${nameOf("staged_jobs")}
       for each row when (new.id < 1000000000000000 and new.parked_job_id is null)
       execute function chaos_log_adoption();
-    create trigger chaos_log_copy after insert or update of staged_id on ${nameOf("copied_jobs")}
+    create trigger chaos_log_copy after insert or update of staged_id on ${nameOf("superseded_jobs")}
       for each row when (new.staged_id is not null) execute function chaos_log_copy();`);
 }
 
@@ -129,6 +129,6 @@ export async function rowsThatWait(pool: pg.Pool): Promise<object> {
     freed: await rowsOf(`* from ${nameOf("freed")} limit 20`),
     arrivals: await rowsOf(`* from ${nameOf("arrivals")} limit 20`),
     keyless: await rowsOf(`* from ${nameOf("keyless_jobs")} limit 20`),
-    replaced: await rowsOf(`* from ${nameOf("replaced_jobs")} limit 20`),
+    replaced: await rowsOf(`* from ${nameOf("superseded_jobs")} limit 20`),
   };
 }

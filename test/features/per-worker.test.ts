@@ -382,7 +382,7 @@ for (const [state, change, left = 2] of [
 /** No job can be requeued, as if another transaction had one of its rows locked. */
 async function refuse({ pool }: LentDatabase): Promise<void> {
   await pool.query("create sequence refusals");
-  await table(pool, "copied_jobs").before(
+  await table(pool, "superseded_jobs").before(
     "insert",
     `if new.staged_id is not null then
        perform nextval('public.refusals');

@@ -93,7 +93,7 @@ async function forget({ client }: Target): Promise<void> {
     "overrides",
     "activity",
     "workers",
-    "copied_jobs",
+    "superseded_jobs",
   ];
   await client.query(`truncate ${tables.map((table) => `dispatch_policy_internal.${table}`).join(", ")}`);
 }

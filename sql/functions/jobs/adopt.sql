@@ -34,7 +34,7 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
       -- one look at the index for each: as a join it may read all jobs in flight each time
       and (select true from in_flight_jobs f where f.job_id = j.id limit 1) is null
       and not exists (
-        select from copied_jobs o
+        select from superseded_jobs o
         where o.job_id = j.id and o.revision = j.revision)
     order by j.id limit p_limit);
 $$;

@@ -24,11 +24,11 @@ declare
   v_staged_id bigint;   -- of the copy, or of the newer job
   v_parked record;
 begin
-  insert into copied_jobs as o (job_id, revision) values (p_job_id, p_revision)
+  insert into superseded_jobs as o (job_id, revision) values (p_job_id, p_revision)
   on conflict (job_id) do update set revision = excluded.revision, staged_id = null, copied_at = excluded.copied_at
-  where o.revision <> excluded.revision;
+  where o.revision is distinct from excluded.revision;
   if not found then
-    return (select o.staged_id from copied_jobs o where o.job_id = p_job_id);
+    return (select o.staged_id from superseded_jobs o where o.job_id = p_job_id);
   end if;
   -- a job that was admitted is older than any staged job of its key
   select s.id into v_staged_id from staged_jobs s
@@ -53,7 +53,7 @@ begin
     v_staged_id := coalesce(v_copy_id, (   -- no copy: the staged one is newer
       select s.id from staged_jobs s where s.job_key = v_key));
   end if;
-  update copied_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+  update superseded_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
   if v_copy_id is null then
     return v_staged_id;
   end if;
@@ -98,7 +98,7 @@ declare
   v_revisions int[];
 begin
   select array_agg(j.id), array_agg(j.revision) into v_ids, v_revisions
-  from copied_jobs o
+  from superseded_jobs o
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = o.job_id and j.revision = o.revision and j.locked_at is null
   where p_job_ids is null or o.job_id = any(p_job_ids);
   perform from :GRAPHILE_WORKER_SCHEMA.complete_jobs(_lock_in_revision(v_ids, v_revisions))

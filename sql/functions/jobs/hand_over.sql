@@ -177,10 +177,10 @@ begin
     from (select (select count(*) from resumed) + (select u.jobs from unparked u) as jobs) n where n.jobs > 0
   ),
   replaced as (
-    insert into replaced_jobs (job_id)
+    insert into superseded_jobs (job_id)
     select m.parked_job_id from moved m
     where m.parked_job_id is not null and m.id not in (select r.staged_id from resumed r)
-    on conflict (job_id) do nothing
+    on conflict (job_id) do update set revision = null, staged_id = null
   ),
   back as (
     insert into staged_jobs overriding system value

@@ -42,9 +42,9 @@ begin
     where s.id = any(p_ids) and s.parked_job_id is not null
   ),
   replaced as (
-    insert into replaced_jobs (job_id)
+    insert into superseded_jobs (job_id)
     select t.job_id from there t where t.is_replaced
-    on conflict (job_id) do nothing
+    on conflict (job_id) do update set revision = null, staged_id = null
   ),
   resumed as materialized (
     select j.revision <> t.revision as is_raced
@@ -91,7 +91,7 @@ begin
   ),
   -- the row of a parked job that was replaced has its successor now
   succeeded as (
-    delete from replaced_jobs r where r.job_id in (select a.id from added a)
+    delete from superseded_jobs r where r.revision is null and r.job_id in (select a.id from added a)
   )
   select (select count(*) from added), coalesce((select sum(s.jobs) from specs s), 0) - (select count(*) from added),
     -- PostgreSQL skips a SELECT that nobody reads, and this one has an effect

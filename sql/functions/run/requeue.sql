@@ -5,7 +5,7 @@
 -- whether it did so: if not, the job has another slot by now, or was cancelled, or another transaction has a row locked.
 --
 -- The original completes without running, as that of a copy (_stage_copy). If its worker dies before, the row in
--- copied_jobs keeps it from running beside the staged one.
+-- superseded_jobs keeps it from running beside the staged one.
 --
 --   p_gates     the gates at which the pool is full
 --   p_payload   as JavaScript has read it. Null: it may have rounded a number, so the row is read
@@ -46,7 +46,7 @@ begin
     return false;
   end if;
   select * into v_policy from policies p where p.id = v_slot.policy_id;
-  insert into copied_jobs as o (job_id, revision, staged_id)
+  insert into superseded_jobs as o (job_id, revision, staged_id)
   values (p_job_id, p_revision, v_slot.staged_id)
   on conflict (job_id) do update set
     revision = excluded.revision, staged_id = excluded.staged_id, copied_at = excluded.copied_at;

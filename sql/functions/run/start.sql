@@ -32,7 +32,7 @@
 -- If another version is in force than the one that this pool has, a pool with that one works out where the copy belongs
 -- (_leader_keys).
 --
--- A job is copied only once, by whoever comes first. Its row in copied_jobs stays until Graphile Worker does not
+-- A job is copied only once, by whoever comes first. Its row in superseded_jobs stays until Graphile Worker does not
 -- have the original any more. A crash may bring the original back after the copy has run. The row has the revision,
 -- because the next job of the key may get the original's row.
 --
@@ -73,7 +73,7 @@ begin
   select * into v_policy from policies p where p.name = p_batch ->> 'policy';
   -- an original whose copy is staged, or was unstaged, must not run beside it
   if not v_policy.enabled and not exists (
-    select from copied_jobs o
+    select from superseded_jobs o
     where o.job_id = p_job_id and o.revision = p_revision
   ) then
     verdict := 'ungoverned';
@@ -90,7 +90,7 @@ begin
   end if;
   -- a policy that nobody has declared yet has no limits; its jobs wait for them
   if v_policy.id is not null and not v_rejects and not v_elsewhere and not exists (
-    select from copied_jobs o
+    select from superseded_jobs o
     where o.job_id = p_job_id and o.revision = p_revision
   ) then
     -- A job that another one might not replace (unsafe_dedupe) is still the one that has the slot. Under another id it would

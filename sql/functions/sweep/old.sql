@@ -55,7 +55,7 @@ create or replace function _forget_copied() returns void language sql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '1s' as $$
   select _complete_copied(null);
-  delete from copied_jobs o
+  delete from superseded_jobs o
   where not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = o.job_id);
 $$;
 

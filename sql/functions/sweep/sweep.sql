@@ -136,18 +136,18 @@ declare
   v_jobs int := 0;
   v_waits int := 0;
 begin
-  delete from replaced_jobs r
+  delete from superseded_jobs r
   where r.job_id = any(array(
-    select x.job_id from replaced_jobs x
-    where not exists (
+    select x.job_id from superseded_jobs x
+    where x.revision is null and not exists (
       select from :GRAPHILE_WORKER_SCHEMA.jobs j
       where j.id = x.job_id and j.run_at = 'infinity' and j.attempts < j.max_attempts)
     for update skip locked));
   for v_key in
-    select j.key from replaced_jobs r
+    select j.key from superseded_jobs r
     cross join lateral (
       select x.key from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = r.job_id and x.key is not null limit 1) j
-    where not exists (select from staged_jobs s where s.job_key = j.key)
+    where r.revision is null and not exists (select from staged_jobs s where s.job_key = j.key)
     order by random() limit 200
   loop
     begin

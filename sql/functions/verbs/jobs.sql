@@ -324,7 +324,7 @@ begin
     and _staged_id_of((p_job).flags) is not null
     and not exists (select from in_flight_jobs f where f.job_id = g.id)
     -- if a copy of it was staged, and its worker died before it completed, it has nothing left to do
-    and not exists (select from copied_jobs o where o.job_id = g.id and o.revision = (p_job).revision);
+    and not exists (select from superseded_jobs o where o.job_id = g.id and o.revision = (p_job).revision);
   if not found then
     return;
   end if;

@@ -175,7 +175,7 @@ begin
     select b.* into unstaged, parked, replaced, refused, expired from _unstage_what_passes(v_ids) b;
     return next; return;
   end if;
-  lock table staged_jobs, workers, copied_jobs in access exclusive mode;
+  lock table staged_jobs, workers, superseded_jobs in access exclusive mode;
   if not v_force then
     perform _refuse_live_workers('uninstall', null);
     perform _refuse_open_groups('uninstall');
@@ -186,8 +186,8 @@ begin
   dropped := not exists (select from staged_jobs)
     -- somebody has the row of a parked job locked that was replaced
     and not exists (
-      select from replaced_jobs r join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = r.job_id
-      where j.run_at = 'infinity' and j.attempts < j.max_attempts and _is_ours(j.flags, j.created_at, j.key));
+      select from superseded_jobs r join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = r.job_id
+      where r.revision is null and j.run_at = 'infinity' and j.attempts < j.max_attempts and _is_ours(j.flags, j.created_at, j.key));
   if not dropped then
     return next; return;
   end if;

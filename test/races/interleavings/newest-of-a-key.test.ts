@@ -344,7 +344,7 @@ test("one that a full backlog drops leaves none behind either, once a sweep has 
   );
   t.deepEqual(rows, [{ failed: true, last_error: "replaced under its job key" }]);
   t.is(await sweepReplaced(it), 0);
-  t.is(await it.table("replaced_jobs").count(), 0);
+  t.is(await it.table("superseded_jobs").count(), 0);
 });
 
 test("nor does a newer one that is admitted: the parked one's row is its own then", async (t) => {
@@ -354,7 +354,7 @@ test("nor does a newer one that is admitted: the parked one's row is its own the
   );
   t.is(await it.passes(2), 1);
   t.is(await sweepReplaced(it), 0);
-  t.is(await it.table("replaced_jobs").count(), 0);
+  t.is(await it.table("superseded_jobs").count(), 0);
   t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
 });
 

@@ -201,7 +201,7 @@ test("the row of a copied job is deleted once Graphile Worker does not have the 
   await startsUnadmitted(it, running);
   await fetchJob(it, job);
   await startsUnadmitted(it, job);
-  const notes = () => it.table("copied_jobs").count();
+  const notes = () => it.table("superseded_jobs").count();
   await it.pool.query("select dispatch_policy_internal._forget_copied()");
   t.is(await notes(), 1);
   await completeJob(it, job);
