@@ -11,10 +11,8 @@
 -- A job that was unstaged after a failure still has the flag of its admission. So does one that was in flight when the
 -- schema was dropped. It has neither a slot nor a staged row, so it is adopted. An admission commits with its slot.
 --
--- It reads the ids in their order and stops at the limit. Without statistics the planner would sort all jobs each time:
--- 330 ms a page of 20,000 jobs.
---
--- The view locks nothing, so any of these may change at once. _adopt compares the revisions again under its locks.
+-- It reads the ids in their order and stops at the limit: without statistics the planner would sort all jobs each time. It
+-- locks nothing, so _adopt compares the revisions again under its locks.
 create or replace function _waiting_jobs(
   p_policy policies, p_task text, p_after bigint, p_limit int
 ) returns waiting_job[] language sql stable
@@ -40,8 +38,8 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 $$;
 
 -- Moves jobs that never ran out of Graphile Worker and into staging, in one statement. Graphile Worker's complete_jobs
--- deletes and returns them, so each job is in one place or in the other. A job keeps its id, so ids that users have
--- stored stay valid. Graphile Worker never gives an id twice.
+-- deletes and returns them, so each job is in one place or in the other. A job keeps its id: users may have stored it, and
+-- Graphile Worker never gives an id twice.
 --
 -- If a job of the same key is staged, it was added later, because _adopt has dropped older ones. Then it stays, and
 -- this one leaves without a trace, as in Graphile Worker. With preserve_run_at it gets this one's time.
@@ -77,9 +75,8 @@ begin
   with job as materialized (
     select j.id, j.payload, j.priority, j.max_attempts, j.created_at, j.key as job_key, w.queue_name,
       _run_at(j.run_at) as run_at,
-      -- Graphile Worker writes the time of the call if the caller gave none. An earlier time was that of a job's first
-      -- staging. By it, each job that was unstaged would go before the jobs of other tasks.
-      -- So would one that was in flight, by the time of its admission.
+      -- Graphile Worker writes the time of the call if the caller gave none. By an earlier time, of its first staging or its
+      -- admission, a job that was unstaged or in flight would go before the jobs of other tasks.
       j.run_at > j.created_at and j.run_at <> j.updated_at
         and not (j.run_at <= v_now and _is_ours(j.flags, j.created_at, j.key)) as run_at_given,
       -- it may be a copy of an admitted job's, with a flag that no staged job may have

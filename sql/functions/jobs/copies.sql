@@ -101,7 +101,8 @@ begin
   from superseded_jobs o
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = o.job_id and j.revision = o.revision and j.locked_at is null
   where p_job_ids is null or o.job_id = any(p_job_ids);
-  perform from :GRAPHILE_WORKER_SCHEMA.complete_jobs(_lock_in_revision(v_ids, v_revisions))
-  where v_ids is not null;
+  if v_ids is not null then
+    perform from :GRAPHILE_WORKER_SCHEMA.complete_jobs(_lock_in_revision(v_ids, v_revisions));
+  end if;
 end
 $$;

@@ -61,25 +61,6 @@ end
 $$;
 revoke execute on function _drop_replaced from public;
 
--- Drops the staged rows of parked jobs whose rows in Graphile Worker these admitted jobs of their keys got.
---
--- The danger: the next retry in such a row would be staged under the older job's id. Then that one's group and history, and
--- `uniqueFor`, would get its end. The cure: the older job leaves staging as replaced, wherever it waits. A row that another
--- session has locked stays: it leaves at its own time.
-create or replace function _drop_outlived(p_admissions admission[])
-returns void language plpgsql as $$
-declare
-  v_ids bigint[] := array(
-    select s.id from staged_jobs s
-    where s.parked_job_id = any(array(select a.job_id from unnest(p_admissions) a where a.admitted and a.revision > 0))
-    order by s.id for update skip locked);
-begin
-  if v_ids <> '{}' then
-    perform _drop_staged(v_ids);
-  end if;
-end
-$$;
-
 -- Removes staged jobs, which the caller has locked. A parked job waits inside Graphile Worker, which keeps it as failed for good:
 -- with its last error, or with who cancelled it and why.
 create or replace function _remove_staged(p_ids bigint[], p_cancelled_by text, p_reason text) returns void
@@ -125,8 +106,7 @@ $$;
 -- partition that has such jobs. Returns the partitions that the pass goes on with. The caller has locked them.
 --
 -- A partition that may have more of them is left out. It stays eligible, and the next pass goes on with it. Otherwise a pass
--- after an outage would delete a whole backlog in one transaction, or admit what is late. The pass has limiters locked, and
--- a history makes each job dearer. With one, 50,000 took 2.5 s. It took 6 s where each partition had been held 100 times.
+-- after an outage would delete a whole backlog in one transaction, with limiters locked, or admit what is late.
 --
 -- It skips rows that another session has locked. Such a row may be free when the pass admits it, so _add_admitted looks at
 -- the time again.

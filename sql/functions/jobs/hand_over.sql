@@ -66,6 +66,7 @@ declare
   v_admission bigint := _admission_now();
   v_admissions admission[];
   v_is_raced boolean;
+  v_outlived bigint[];   -- parked jobs whose rows in Graphile Worker these jobs got
 begin
   if not exists (select from unnest(p_candidates) c where c.chosen and not c.is_plain) then
     return _add_admitted_plain(p_candidates, v_from, v_ids, v_starts, v_admission, p_now);
@@ -215,7 +216,16 @@ begin
   if v_is_raced then
     raise exception 'dispatch_policy: a job of this key was added meanwhile' using errcode = 'lock_not_available';
   end if;
-  perform _drop_outlived(v_admissions);
+  -- The danger: a job got the row of a parked one of its key. Its next retry in this row would be staged under the older job's
+  -- id, and that one's group, history and `uniqueFor` would get its end. The cure: the older job leaves staging as replaced,
+  -- wherever it waits. A row that another session has locked leaves at its own time.
+  v_outlived := array(
+    select s.id from staged_jobs s
+    where s.parked_job_id = any(array(select a.job_id from unnest(v_admissions) a where a.admitted and a.revision > 0))
+    order by s.id for update skip locked);
+  if v_outlived <> '{}' then
+    perform _drop_staged(v_outlived);
+  end if;
   return v_admissions;
 end
 $$;

@@ -1,11 +1,26 @@
 -- Staged jobs move to another partition or policy.
 
--- Moves these staged jobs, which the caller has locked, to the partition of this arrival, of the same policy. Routing looks
+-- Moves these staged jobs of a partition, which the caller has locked, to that of this arrival, of the same policy. Routing looks
 -- at the partition that they leave, whose next job may be another.
 create or replace function _move_to_partition(
-  p_state arrivals, p_ids bigint[]
+  p_state arrivals, p_from uuid, p_ids bigint[]
 ) returns void language plpgsql volatile as $$
+declare
+  v_limits jsonb;
 begin
+  -- They are charged to the keys that they name, so they wait in a lane with those that name the same.
+  if _lane_of(p_state.limits) is not null then
+    v_limits := (
+      select x.limits from (
+        select q.limits from partitions q where q.id = p_from and q.arrival_id > 0
+        union all
+        (select a.limits from arrivals a where a.partition_id = p_from and a.limits is not null order by a.id desc limit 1)) x
+      limit 1);
+    p_state.limits := (
+      select jsonb_agg(coalesce(o.value, g.value) order by (g.value ->> 'position')::int) from jsonb_array_elements(p_state.limits) g
+      left join jsonb_array_elements(v_limits) o on g.value ? 'key' and o.value ->> 'gate' = g.value ->> 'gate' and o.value ? 'key');
+    p_state.partition_id := _lane_id(p_state.policy, p_state.key, _lane_of(p_state.limits));
+  end if;
   with moved as materialized (
     update staged_jobs s
     set partition_id = (p_state).partition_id, left_partition_id = s.partition_id

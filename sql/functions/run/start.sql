@@ -25,16 +25,14 @@
 --                 reject: it is copied and quarantined, until somebody reschedules or removes it
 --
 -- It also returns the admission under which the job has a slot, null if it has none. A job that replaced an admitted one
--- has that one's slot, whatever the verdict, and its end frees the slot. If its limits are the same, it runs in that
--- slot, unless its partition is stopped or a token is missing. If they differ, it needs room there as well, and occupies
--- both.
+-- has that one's slot, whatever the verdict, and its end frees the slot. If its limits are others, it needs room there as well,
+-- and occupies both.
 --
 -- If another version is in force than the one that this pool has, a pool with that one works out where the copy belongs
 -- (_leader_keys).
 --
 -- A job is copied only once, by whoever comes first. Its row in superseded_jobs stays until Graphile Worker does not
--- have the original any more. A crash may bring the original back after the copy has run. The row has the revision,
--- because the next job of the key may get the original's row.
+-- have the original any more, because a crash may bring that back after the copy has run.
 --
 -- A parked job may start because somebody retried it in Graphile Worker. It is admitted under its staged id, and its staged row
 -- goes. Under another id, `uniqueFor` would not remember its end.

@@ -24,7 +24,9 @@ begin
     raise exception 'dispatch_policy: remove: expected ids, a job_key or a policy, got none of them' using errcode = 'DPARG';
   end if;
   perform _check_count('remove', remove.count);
-  perform _policy(remove.policy) where remove.policy is not null;
+  if remove.policy is not null then
+    perform _policy(remove.policy);
+  end if;
   changed := 0; more := false;
   if remove.dry_run then
     matched := (select count(*) from _removable(remove.ids, remove.job_key, remove.policy, remove.partition) r);
@@ -39,7 +41,8 @@ begin
     exit when v_page = '{}';
     v_after := v_page[cardinality(v_page)];
     last_id := v_after;
-    v_ids := v_ids || _lock_available_staged(v_page);
+    v_ids := v_ids || array(
+      select s.id from staged_jobs s where s.id = any(v_page) order by s.id for update skip locked);
   end loop;
   more := cardinality(v_ids) = remove.count;
   -- one that somebody moved to another partition before it was locked stays

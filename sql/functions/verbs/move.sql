@@ -43,7 +43,9 @@ begin
     select count(*), 0, array_agg(distinct s.task_identifier) into matched, changed, v_tasks
     from _staged_in(move.policy, move.partition) s where move.ids is null or s.id = any(move.ids);
     -- so that nobody counts jobs that cannot move, and no step moves some of them
-    perform _refuse_tasks('move', v_into, v_tasks) where v_into.id <> v_policy.id;
+    if v_into.id <> v_policy.id then
+      perform _refuse_tasks('move', v_into, v_tasks);
+    end if;
     return next; return;
   end if;
   perform _check_isolation('move');
@@ -84,7 +86,7 @@ begin
   if v_state.key is not null then
     update keyless_jobs k set partition_key = move.to_partition where k.staged_id = any(v_ids);
     v_ids := array(select s.id from staged_jobs s where s.id = any(v_ids) and s.partition_id is not null);
-    perform _move_to_partition(_lane_of_state(v_state, j.partition_id), array_agg(j.id))
+    perform _move_to_partition(v_state, j.partition_id, array_agg(j.id))
     from staged_jobs j where j.id = any(v_ids) group by j.partition_id;
     perform _notify(v_policy.name);
   elsif matched > 0 then
@@ -98,27 +100,6 @@ begin
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.move from public;
-
--- What the partition of this state gets with jobs of a row of another one: it is charged to the keys that these jobs name, so they
--- wait in a lane with those.
-create or replace function _lane_of_state(p_state arrivals, p_from uuid) returns arrivals language plpgsql stable as $$
-declare
-  v_limits jsonb := (
-    select x.limits from (
-      select q.limits from partitions q where q.id = p_from and q.arrival_id > 0
-      union all
-      (select a.limits from arrivals a where a.partition_id = p_from and a.limits is not null order by a.id desc limit 1)) x
-    limit 1);
-begin
-  if _lane_of(p_state.limits) is not null then
-    p_state.limits := (
-      select jsonb_agg(coalesce(o.value, g.value) order by (g.value ->> 'position')::int) from jsonb_array_elements(p_state.limits) g
-      left join jsonb_array_elements(v_limits) o on g.value ? 'key' and o.value ->> 'gate' = g.value ->> 'gate' and o.value ? 'key');
-    p_state.partition_id := _partition_id(p_state.policy, p_state.key, _lane_of(p_state.limits));
-  end if;
-  return p_state;
-end
-$$;
 
 -- What a partition of this policy gets with a job that brings no context of its own: an arrival without work. All columns
 -- are null if nothing is known of the partition, and the policy's numbers are no constants. Its row tells, or what has

@@ -58,18 +58,14 @@ begin
       order by s.id limit p_count - cardinality(v_ids));
     exit when v_page = '{}';
     v_after := v_page[cardinality(v_page)];
-    v_ids := v_ids || _lock_available_staged(v_page);
+    v_ids := v_ids || array(
+      select s.id from staged_jobs s where s.id = any(v_page) order by s.id for update skip locked);
   end loop;
-  return v_ids || _lock_available_staged(array(
+  v_page := array(
     select s.id from _staged_of(p_policy) s where s.error is not null
-    order by s.failures, s.id limit p_count - cardinality(v_ids)));
-end
-$$;
-
--- Locks those of these staged jobs that no other session has locked, and returns them.
-create or replace function _lock_available_staged(p_ids bigint[]) returns bigint[] language plpgsql volatile as $$
-begin
-  return array(select s.id from staged_jobs s where s.id = any(p_ids) order by s.id for update skip locked);
+    order by s.failures, s.id limit p_count - cardinality(v_ids));
+  return v_ids || array(
+    select s.id from staged_jobs s where s.id = any(v_page) order by s.id for update skip locked);
 end
 $$;
 
@@ -195,8 +191,9 @@ begin
   v_dead := array(select w.pool_id from workers w where w.stale_at <= clock_timestamp());
   unlocked := (select count(*) from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = any(v_dead));
   perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_dead);
-  perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', unlocked)::text)   -- unlocking does not
-  where unlocked > 0;
+  if unlocked > 0 then
+    perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', unlocked)::text);   -- unlocking does not
+  end if;
   -- The danger: a job in flight that has not started keeps its flag and its times. A later installation has no slot for it,
   -- and its workers would believe it as an admitted first attempt. With a cap of 2, four ran at once. The cure: such a job
   -- gets a later updated_at, so its start asks.
