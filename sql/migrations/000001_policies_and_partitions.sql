@@ -387,8 +387,7 @@ create index in_flight_jobs_cancelled on in_flight_jobs (job_id)
 create table superseded_jobs (
   job_id bigint primary key,
   revision int,
-  staged_id bigint,
-  copied_at timestamptz not null default clock_timestamp()
+  staged_id bigint
 );
 
 create table pending (

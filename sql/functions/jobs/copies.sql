@@ -25,7 +25,7 @@ declare
   v_parked record;
 begin
   insert into superseded_jobs as o (job_id, revision) values (p_job_id, p_revision)
-  on conflict (job_id) do update set revision = excluded.revision, staged_id = null, copied_at = excluded.copied_at
+  on conflict (job_id) do update set revision = excluded.revision, staged_id = null
   where o.revision is distinct from excluded.revision;
   if not found then
     return (select o.staged_id from superseded_jobs o where o.job_id = p_job_id);

@@ -11,6 +11,9 @@ declare
   v_tasks text[];
   v_partition_ids uuid[];
 begin
+  if p_ids = '{}' then
+    return;
+  end if;
   if p_outcome is not null then
     perform _tell_removed(p_ids, p_outcome, p_error);
   end if;
@@ -48,15 +51,11 @@ $$;
 -- staged job would replace the newer one at its admission.
 create or replace function _drop_replaced(p_job_keys text[]) returns void language plpgsql
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-declare
-  -- A session that has one of these rows locked may give it another key. The lock waits for that, and then compares again.
-  v_ids bigint[] := array(
-    select s.id from staged_jobs s where s.job_key = any(p_job_keys)
-    order by s.job_key for update);   -- as staging takes them
 begin
-  if v_ids <> '{}' then
-    perform _drop_staged(v_ids);
-  end if;
+  -- A session that has one of these rows locked may give it another key. The lock waits for that, and then compares again.
+  perform _drop_staged(array(
+    select s.id from staged_jobs s where s.job_key = any(p_job_keys)
+    order by s.job_key for update));   -- as staging takes them
 end
 $$;
 revoke execute on function _drop_replaced from public;
@@ -85,9 +84,7 @@ begin
     from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = any(v_parked_ids);
   end if;
   perform _drop_staged(p_ids, 'removed');
-  if v_keys <> '{}' then
-    perform _give_up_replaced(v_keys);
-  end if;
+  perform _give_up_replaced(v_keys);
 end
 $$;
 

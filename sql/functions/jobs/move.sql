@@ -19,7 +19,7 @@ begin
     p_state.limits := (
       select jsonb_agg(coalesce(o.value, g.value) order by (g.value ->> 'position')::int) from jsonb_array_elements(p_state.limits) g
       left join jsonb_array_elements(v_limits) o on g.value ? 'key' and o.value ->> 'gate' = g.value ->> 'gate' and o.value ? 'key');
-    p_state.partition_id := _lane_id(p_state.policy, p_state.key, _lane_of(p_state.limits));
+    p_state.partition_id := _partition_id(p_state.policy, p_state.key, _lane_of(p_state.limits));
   end if;
   with moved as materialized (
     update staged_jobs s

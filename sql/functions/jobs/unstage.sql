@@ -111,8 +111,6 @@ begin
     perform _tell_unstaged(p_ids, v_staged_ids, v_job_ids);
   end if;
   perform _drop_staged(p_ids, null);
-  if v_keys <> '{}' then
-    perform _give_up_replaced(v_keys);
-  end if;
+  perform _give_up_replaced(v_keys);
 end
 $$;

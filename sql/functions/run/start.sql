@@ -52,10 +52,10 @@ declare
   v_policy policies;
   v_partition_id uuid := _partition_id(
     p_batch ->> 'policy', p_batch #>> '{partitions,0,key}', p_batch #>> '{partitions,0,lane}');
+  v_was_copied boolean;
   v_rejects boolean;
   v_elsewhere boolean;   -- whether a process that has the version in force says where it belongs
   v_parked_id bigint;
-  v_older_ids bigint[];
   v_payload json;
 begin
   -- a job that is copied, or that no policy governs, occupies the slot of the job it replaced until it ends
@@ -70,10 +70,8 @@ begin
   end if;
   select * into v_policy from policies p where p.name = p_batch ->> 'policy';
   -- an original whose copy is staged, or was unstaged, must not run beside it
-  if not v_policy.enabled and not exists (
-    select from superseded_jobs o
-    where o.job_id = p_job_id and o.revision = p_revision
-  ) then
+  v_was_copied := exists (select from superseded_jobs o where o.job_id = p_job_id and o.revision = p_revision);
+  if not v_policy.enabled and not v_was_copied then
     verdict := 'ungoverned';
     return;
   end if;
@@ -87,10 +85,7 @@ begin
     p_batch := (p_batch::jsonb || '{"partitions": []}')::json;
   end if;
   -- a policy that nobody has declared yet has no limits; its jobs wait for them
-  if v_policy.id is not null and not v_rejects and not v_elsewhere and not exists (
-    select from superseded_jobs o
-    where o.job_id = p_job_id and o.revision = p_revision
-  ) then
+  if v_policy.id is not null and not v_rejects and not v_elsewhere and not v_was_copied then
     -- A job that another one might not replace (unsafe_dedupe) is still the one that has the slot. Under another id it would
     -- be gone for its group.
     staged_id := coalesce((
@@ -125,15 +120,12 @@ begin
     if verdict = 'admitted' then
       -- A staged job of its key is older if it was added when this one was not there. But a running job that was admitted is the
       -- older one itself.
-      v_older_ids := array(
+      perform _drop_staged(array(
         select s.id from :GRAPHILE_WORKER_SCHEMA.jobs j
         join staged_jobs s on s.job_key = j.key
         where j.id = p_job_id and not _is_ours(j.flags, j.created_at, j.key)
           and (s.known_job_id, s.known_revision) is distinct from (j.id, j.revision)
-        for update of s skip locked);
-      if v_older_ids <> '{}' then
-        perform _drop_staged(v_older_ids);
-      end if;
+        for update of s skip locked));
     end if;
     if verdict is not null then
       return;

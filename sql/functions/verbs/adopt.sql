@@ -95,9 +95,7 @@ begin
         where s.job_key = any(array(select u.job_key from unnest(v_part) u))
           and not w.was_admitted and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
         order by s.job_key for update of s);
-      if v_older_ids <> '{}' then
-        perform _drop_staged(v_older_ids);
-      end if;
+      perform _drop_staged(v_older_ids);
       select m.moved, m.unkeyed into v_moved, v_without
       from _move_into_staging(p_policy, p_task, array(select w from unnest(v_part) w where w.attempts = 0)) m;
       for v_job in

@@ -12,15 +12,11 @@ begin
   perform _before_change(job_ids);
   v_ids := array(select s.id from staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null);
   return query select j.* from staged_jobs s cross join lateral _staged_as_job(s) j where s.id = any(v_ids);
-  if v_ids <> '{}' then
-    perform _drop_staged(v_ids, 'removed');
-  end if;
+  perform _drop_staged(v_ids, 'removed');
   v_ids := _graphile_ids(job_ids);   -- looked up now, because this may have waited for a job's admission
   return query select x.* from :GRAPHILE_WORKER_SCHEMA.complete_jobs(v_ids) j cross join lateral _as_job(j) x;
   perform _job_gone(v_ids);
-  if v_keys <> '{}' then
-    perform _give_up_replaced(v_keys);
-  end if;
+  perform _give_up_replaced(v_keys);
   v_ids := _adopted_ids(job_ids);
   return query select j.* from :DISPATCH_POLICY_SCHEMA.complete_jobs(v_ids) j where v_ids <> '{}';
 end
@@ -88,9 +84,7 @@ begin
     raise exception 'dispatch_policy: a job of this key was added meanwhile: call permanently_fail_jobs again'
       using errcode = 'lock_not_available';
   end if;
-  if v_ids <> '{}' then
-    perform _drop_staged(v_ids, 'failed', _first_line(error_message));
-  end if;
+  perform _drop_staged(v_ids, 'failed', _first_line(error_message));
   v_ids := _graphile_ids(job_ids) || v_handed_ids;
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, error_message) j cross join lateral _as_job(j) x;
