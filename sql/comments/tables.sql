@@ -625,13 +625,7 @@ comment on column activity.lags is
 comment on column activity.runs is
   'Of each released run whose duration is known: seconds.';
 comment on column activity.caps is
-  'Caps of adaptive limiters that changed. Sweeps fold them into caps.';
-comment on type cap_change is 'A cap that changed when an adaptive limiter was fed the end of a job.';
-comment on column cap_change.policy_id is 'Number of the policy.';
-comment on column cap_change.gate is 'Name of the gate.';
-comment on column cap_change.scope_key is 'What it counts over, as in limiters.';
-comment on column cap_change.at is 'When it changed.';
-comment on column cap_change.cap is 'The new cap.';
+  'Caps of adaptive limiters that changed: a list of { gate, key, cap }.';
 comment on table minutes is
   'What each policy did in each minute, and in all: the row of the minute -infinity. Sweeps write it from activity, and delete rows of minutes older than metricsRetention.';
 comment on column minutes.policy_id is 'Number of the policy.';
@@ -662,14 +656,8 @@ comment on column minutes.lag_seconds is 'These times together.';
 comment on column minutes.runs is
   'How many runs took how long, by bucket. Empty: none.';
 comment on column minutes.run_seconds is 'These times together.';
-comment on table caps is
-  'The cap of an adaptive limiter in a minute in which it changed. Of each policy and minute at most ten limiters have rows. Sweeps write it from activity, and delete rows of minutes older than metricsRetention.';
-comment on column caps.policy_id is 'Number of the policy.';
-comment on column caps.minute is 'When the minute began.';
-comment on column caps.gate is 'Name of the gate.';
-comment on column caps.scope_key is 'What it counts over, as in limiters.';
-comment on column caps.lowest is 'The lowest cap of the minute.';
-comment on column caps.last is 'The cap at the end of the minute.';
+comment on column minutes.caps is
+  'Caps of adaptive limiters that changed in the minute: a list of { gate, key, lowest, last }, of at most ten limiters.';
 comment on table load is
   'What came to a partition in a minute, of policies with the option load: diff replays it. The first hundred partitions of a minute have rows of their own. A row of the zero uuid has all others.';
 comment on column load.policy_id is 'Number of the policy.';

@@ -512,14 +512,6 @@ create index audit_for_collection on audit (at);
 create index audit_by_limit on audit (policy, gate, (coalesce(scope_key, '')), id);
 create index audit_of_removals on audit (policy, id) where verb = 'remove_policy';
 
-create type cap_change as (
-  policy_id int,
-  gate text,
-  scope_key text,
-  at timestamptz,
-  cap int
-);
-
 -- Passes, the router and releases append to it, and wait for nobody. The lists go to disk as they are: to compress random
 -- numbers takes time and saves nothing.
 create table activity (
@@ -542,7 +534,7 @@ create table activity (
   waits real[] not null default '{}',
   lags real[] not null default '{}',
   runs real[] not null default '{}',
-  caps cap_change[] not null default '{}'
+  caps jsonb not null default '[]'
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 alter table activity
   alter column waits set storage external, alter column lags set storage external, alter column runs set storage external;
@@ -571,20 +563,10 @@ create table minutes (
   lag_seconds float8 not null,
   runs jsonb not null,
   run_seconds float8 not null,
+  caps jsonb not null default '[]',
   primary key (policy_id, minute)
 ) with (fillfactor = 70);
 create index minutes_for_collection on minutes (minute);
-
-create table caps (
-  policy_id int not null,
-  minute timestamptz not null,
-  gate text not null,
-  scope_key text not null,
-  lowest int not null,
-  last int not null,
-  primary key (policy_id, minute, gate, scope_key)
-);
-create index caps_for_collection on caps (minute);
 
 create table load (
   policy_id int not null,

@@ -1,8 +1,8 @@
 import { parameter, parameters } from "./parameters.ts";
 import { interval, type Queryable, type Statements } from "./statements.ts";
 
-/** Tables whose rows are kept for some time, each with the column that says how old a row is. */
-const TIMES = { audit: "at", minutes: "minute", caps: "minute" } as const;
+/** Tables whose rows are kept for some time. */
+type Kept = "audit" | "minutes" | "load" | "history" | "reasons" | "stop_times" | "events";
 
 /** The place behind which a page of the history begins. */
 export interface HistoryPlace {
@@ -34,12 +34,6 @@ export function collecting({ internal, rows, first, count }: Statements) {
     collectOverrides: (client: Queryable) =>
       count(client, "_collect_overrides(pg_catalog.clock_timestamp())"),
 
-    /** Load that its policy does not keep any more. It may leave some: 0 says that none is left. */
-    collectLoad: (client: Queryable) => count(client, "_collect_load(pg_catalog.clock_timestamp())"),
-
-    /** History that its policy does not keep any more. It may leave some: 0 says that none is left. */
-    collectHistory: (client: Queryable) => count(client, "_collect_history(pg_catalog.clock_timestamp())"),
-
     /**
      * Ends the history of jobs whose end no release has seen, on a page of those that have not ended. Returns the place of the
      * next page; its `staged_id` is null if there is none.
@@ -62,12 +56,15 @@ export function collecting({ internal, rows, first, count }: Statements) {
         [after],
       ),
 
-    /** Rows of the audit, or minutes, that are older than this. It may leave some: 0 says that none is left. */
-    collectOld: (client: Queryable, old: keyof typeof TIMES, keptForMs: number) =>
+    /**
+     * Rows of a table that are too old. How long those of the audit and of minutes are kept, the caller says; of the others each
+     * policy does. It may leave some: 0 says that none is left.
+     */
+    collectOld: (client: Queryable, table: Kept, keptForMs?: number) =>
       count(
         client,
-        `_collect_old(${parameters("text", "text")}, pg_catalog.clock_timestamp(), ${parameter(3, "interval")})`,
-        [old, TIMES[old], interval(keptForMs)],
+        `_collect_old(${parameters("text")}, pg_catalog.clock_timestamp(), ${parameter(2, "interval")})`,
+        [table, keptForMs === undefined ? null : interval(keptForMs)],
       ),
   };
 }

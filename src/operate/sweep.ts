@@ -89,8 +89,8 @@ export async function sweepOnce(
   const fails = (step: string, error: unknown) => {
     failed.push({ step, error: error instanceof Error ? error : new Error(String(error)) });
   };
-  const collectOld = (old: Parameters<Engine["collectOld"]>[1], keptForMs: number) =>
-    withPgClient((client) => engine.collectOld(client, old, keptForMs));
+  const collectOld = (old: Parameters<Engine["collectOld"]>[1], keptForMs?: number) =>
+    untilNone(() => withPgClient((client) => engine.collectOld(client, old, keptForMs)));
   const steps: Record<string, () => Promise<unknown>> = {
     "dead worker pools": async () => {
       const { pools, jobs } = await unlockDead(context);
@@ -122,15 +122,16 @@ export async function sweepOnce(
     "unused partitions": () => withPgClient((client) => engine.collectPartitions(client, inactiveAfterMs)),
     "unused limiters": () => withPgClient((client) => engine.collectLimiters(client, inactiveAfterMs)),
     "overrides that are over": () => withPgClient(engine.collectOverrides),
-    "old audit rows": () => untilNone(() => collectOld("audit", keepAuditForMs)),
+    "old audit rows": () => collectOld("audit", keepAuditForMs),
     activity: () => foldActivity(context),
-    "old minutes": () => untilNone(() => collectOld("minutes", metricsRetentionMs)),
-    "old caps": () => untilNone(() => collectOld("caps", metricsRetentionMs)),
-    "old load": () => untilNone(() => withPgClient(engine.collectLoad)),
+    "old minutes": () => collectOld("minutes", metricsRetentionMs),
+    "old load": () => collectOld("load"),
     events: () => readEvents(context),
     "history of jobs that are gone": () => closeHistory(context),
     "groups of jobs that are gone": () => closeGroups(context),
-    "old history": () => untilNone(() => withPgClient(engine.collectHistory)),
+    "old history": async () => {
+      for (const table of ["history", "reasons", "stop_times", "events"] as const) await collectOld(table);
+    },
     "count of repairs": async () => {
       if (Object.values(repaired).some((n) => n > 0))
         await withPgClient((client) => engine.countRepairs(client, repaired));

@@ -182,7 +182,10 @@ test("sweeps delete what is older than the policy keeps it, and all of a policy 
   await it.pool.query("select dispatch_policy.hold('p', 'z', now() + interval '1 second')");
   await it.readEvents();
   t.is(await it.table("reasons").count(), 1);
-  const collect = (now: string) => it.number(`select dispatch_policy_internal._collect_history(${now})`);
+  const collect = (now: string) =>
+    it.number(
+      `select sum(dispatch_policy_internal._collect_old(t, ${now}))::int from unnest('{history,reasons,stop_times}'::text[]) t`,
+    );
   t.is(await collect("now() + interval '59 minutes'"), 0);
   t.is(await collect("now() + interval '61 minutes'"), 3, "two jobs that ended and a stop");
   t.is(await written(it), 1, "the reason is in force");
@@ -198,9 +201,15 @@ test("of a partition's reasons the last one that is old stays, until the partiti
   const { id: partition_id, policy_id } = await it.partition("a");
   const from_at = () => "now() - n * interval '1 hour'";
   await it.table("reasons").add({ partition_id, from_at, policy_id, waited: {} }, 4);
-  t.is(await it.number("select dispatch_policy_internal._collect_history(now() + interval '1 second')"), 3);
+  t.is(
+    await it.number("select dispatch_policy_internal._collect_old('reasons', now() + interval '1 second')"),
+    3,
+  );
   await it.table("partitions").remove();
-  t.is(await it.number("select dispatch_policy_internal._collect_history(now() + interval '1 second')"), 1);
+  t.is(
+    await it.number("select dispatch_policy_internal._collect_old('reasons', now() + interval '1 second')"),
+    1,
+  );
 });
 
 test("a policy without a history writes none of it", async (t) => {

@@ -112,7 +112,7 @@ test("load goes when it is too old, and when its policy records none any more", 
   await it.stage("a");
   await it.passes(1);
   await fold(it);
-  const collect = (now: string) => it.number(`select dispatch_policy_internal._collect_load(${now})`);
+  const collect = (now: string) => it.number(`select dispatch_policy_internal._collect_old('load', ${now})`);
   t.is(await collect("clock_timestamp() + interval '1 hour'"), 0);
   t.is(await collect("clock_timestamp() + interval '1 hour 3 minutes'"), 1);
   await it.stage("a");

@@ -2,13 +2,12 @@
 import test from "ava";
 import { createUi } from "../../src/ui/ui.ts";
 import { adaptive, type Engine, engine } from "../helpers/engine.ts";
-import { inside } from "../helpers/inside.ts";
-import { nameOf } from "../helpers/table.ts";
 import { cellsOf, HERE } from "./world.ts";
 
 const fold = (it: Engine) => it.number("select dispatch_policy_internal._fold_activity(1000)");
 const SINCE = "now() - interval '1 hour', '1 minute'";
-const stored = (it: Engine) => it.table("caps").all({}, "scope_key");
+const stored = async (it: Engine) =>
+  (await it.table("minutes").all()).flatMap(({ caps }) => caps).toSorted((a, b) => (a.key < b.key ? -1 : 1));
 
 /** Lets a job of each of these partitions go, and end with this lag. */
 async function run(it: Engine, partitions: readonly string[], lagMs: number): Promise<void> {
@@ -66,14 +65,12 @@ test("a cap that stays leaves nothing behind", async (t) => {
 test("of each policy and minute ten limiters are kept, the lowest; those that are kept stay", async (t) => {
   const it = await engine(t, { gates: [] });
   const caps = async (changes: readonly (readonly [string, number])[]) => {
-    const list = changes.map(([key, cap]) => `row(1, 'g', '${key}', '2026-01-01Z', ${cap})`).join(", ");
-    await inside(
-      it.pool,
-      `select dispatch_policy_internal._fold_caps(array[${list}]::${nameOf("cap_change")}[])`,
-    );
+    const list = changes.map(([key, cap]) => ({ gate: "g", key, cap }));
+    await it.table("activity").add({ policy_id: 1, at: "2026-01-01Z", caps: JSON.stringify(list) });
+    await fold(it);
   };
   await caps(Array.from({ length: 12 }, (_, n) => [`k${n}`, 20 - n] as const));
-  const kept = async () => (await stored(it)).map(({ scope_key }) => scope_key);
+  const kept = async () => (await stored(it)).map(({ key }) => key);
   const first = await kept();
   t.deepEqual(first, ["k10", "k11", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"]);
   await caps([
@@ -83,7 +80,7 @@ test("of each policy and minute ten limiters are kept, the lowest; those that ar
   ]);
   t.deepEqual(await kept(), first);
   t.like(
-    (await stored(it)).find(({ scope_key }) => scope_key === "k2"),
+    (await stored(it)).find(({ key }) => key === "k2"),
     { lowest: 3, last: 7 },
   );
 });
@@ -93,13 +90,15 @@ test("a step without a change has the cap of the one before", async (t) => {
   const client = await it.session();
   await client.query("begin"); // no minute ends in it
   const { id: policy_id } = await it.table("policies").one();
-  for (const [back, lowest, last] of [
-    [90, 9, 9],
+  for (const [back, ...caps] of [
+    [90, 9],
     [30, 3, 5],
   ]) {
-    const minute = () => `date_trunc('minute', now()) - ${back} * interval '1 minute'`;
-    await it.table("caps", client).add({ policy_id, minute, gate: "g", scope_key: "", lowest, last });
+    const at = () => `date_trunc('minute', now()) - ${back} * interval '1 minute'`;
+    const list = caps.map((cap) => ({ gate: "g", key: "", cap }));
+    await it.table("activity", client).add({ policy_id, at, caps: JSON.stringify(list) });
   }
+  await client.query("select dispatch_policy_internal._fold_activity(10)");
   const { rows } = await client.query(
     `select lowest, last from dispatch_policy.adaptive_caps('p', ${SINCE}) order by minute`,
   );

@@ -7,7 +7,7 @@
 -- whatever takes more than a look. Such are jobs with a job key, a queue or flags, partitions that are new, stopped or probed, new
 -- numbers for partition or limiters, and the policies that _goes_at_once leaves out.
 --
--- It stages as well if somebody waits (_somebody_waits), and where no tick loop leads: whoever ticks by hand decides when
+-- It stages as well if somebody waits, and where no tick loop leads: whoever ticks by hand decides when
 -- jobs go.
 --
 -- The danger: the limiters stay locked until the transaction ends, and a client's transaction may last. The cure: the caller
@@ -72,8 +72,21 @@ begin
       -- under strict order a job that is due later may have begun
       or v_partition.due_at <= v_now or (v_policy.job_order = 'strict' and (v_partition.due_at < 'infinity' or v_partition.laned))
       or v_partition.denied_until > v_now or v_job.expires_at <= v_now
-      or _somebody_waits(
-        v_policy.id, p_policy, v_partition.shard, v_partition.limiter_ids, v_now) then
+      -- what a new job must not overtake
+      or exists (select from freed f where f.policy_id = v_policy.id)
+      or exists (select from arrivals a where a.policy = p_policy)
+      or exists (select from partitions q where q.blocked_on = any(v_partition.limiter_ids))
+      or exists (select from keyless_jobs k where k.policy = p_policy and k.retry_at <= clock_timestamp())
+      or exists (
+        select from partitions q
+        where q.policy_id = v_policy.id and q.shard = v_partition.shard and q.ready and q.eligible_at <= v_now)
+      or exists (
+        select from partitions q
+        where q.policy_id = v_policy.id and q.shard = v_partition.shard and not q.ready and q.eligible_at < 'infinity' and q.eligible_at <= v_now)
+      or exists (select from limiters l where l.policy_id = v_policy.id and l.wake_at <= v_now)
+      or exists (
+        select from overrides o
+        where o.policy_id = v_policy.id and (o.to_announce <> '{}' or least(o.announce_at, o.announce_again_at) <= v_now)) then
       raise exception using errcode = 'DPOUT';
     end if;
     foreach v_limiter in array v_limiters loop   -- of a limiter that others share, the newest job says the numbers
@@ -120,28 +133,4 @@ create or replace function _goes_at_once(
   select (policy).enabled and (policy).paused_until <= now and (policy).admission_budget is null
     and (policy).max_pending is null and (policy).max_pending_in_all is null
     and not (policy).recorded and not (policy).per_worker;
-$$;
-
--- Whether the router or a pass has something to do that a new job must not overtake. That is so if there are arrivals, freed rows or jobs without a partition key. It is also so if a
--- partition waits for one of these limiters, if one of the shard is eligible, or if somebody is to look at waiters by now.
-create or replace function _somebody_waits(
-  p_policy_id int, p_policy text, p_shard text, p_limiter_ids bigint[], p_now timestamptz
-) returns boolean language plpgsql stable as $$
-begin
-  return exists (select from freed f where f.policy_id = p_policy_id)
-    or exists (select from arrivals a where a.policy = p_policy)
-    or exists (select from partitions q where q.blocked_on = any(p_limiter_ids))
-    or exists (select from keyless_jobs k where k.policy = p_policy and k.retry_at <= clock_timestamp())
-    or exists (
-      select from partitions q
-      where q.policy_id = p_policy_id and q.shard = p_shard and q.ready and q.eligible_at <= p_now)
-    or exists (
-      select from partitions q
-      where q.policy_id = p_policy_id and q.shard = p_shard and not q.ready and q.eligible_at < 'infinity' and q.eligible_at <= p_now)
-    or exists (select from limiters l where l.policy_id = p_policy_id and l.wake_at <= p_now)
-    or exists (
-      select from overrides o
-      where o.policy_id = p_policy_id and (o.to_announce <> '{}'
-        or least(o.announce_at, o.announce_again_at) <= p_now));
-end
 $$;

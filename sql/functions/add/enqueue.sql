@@ -210,8 +210,13 @@ create or replace function _make_room(
 ) returns json language plpgsql as $$
 declare
   v_name text := (p_policy).name;
+  v_max int := (p_policy).max_pending;
+  v_max_in_all int := (p_policy).max_pending_in_all;
+  v_oldest boolean := (p_policy).when_full = 'drop_oldest';
   v_pending_in_all int;
-  v_room record;
+  v_kept json;
+  v_full_ones jsonb;   -- the partitions that have no room, or too many jobs
+  v_fresh int;         -- how many of the kept jobs take no other's place
   v_excess int;
   v_gone int := 0;
   v_full record;
@@ -221,62 +226,17 @@ begin
   if (p_policy).strict_pending then
     perform _lock_pending(p_policy, p_partitions);
   end if;
-  if (p_policy).max_pending_in_all is not null then
+  if v_max_in_all is not null then
     v_pending_in_all := (
       select coalesce(sum(d.jobs), 0) from pending d where d.policy = v_name);
   end if;
-  v_room := _fit(p_policy, p_partitions, p_jobs, p_mode, v_pending_in_all);
-  if v_room.full_ones is not null and (p_policy).when_full = 'reject' then
-    perform _raise_full(p_policy, v_room.full_ones, v_pending_in_all);
-  end if;
-  v_excess := v_pending_in_all + v_room.fresh - (p_policy).max_pending_in_all;
-  for v_full in select t.* from jsonb_to_recordset(v_room.full_ones) t (ids uuid[], key text, dropped int, excess int, added int)
-  loop
-    v_gone := v_gone
-      + _drop_oldest(v_name, v_full.ids, v_full.excess, v_keys, v_full.added);
-    if v_full.dropped > 0 then
-      perform _tell_dropped(v_name, coalesce(_newest_lane((p_policy).id, v_full.key), v_full.ids[1]), v_full.key, 'max_pending', v_full.dropped);
-    end if;
-  end loop;
-  v_excess := v_excess - v_gone;
-  if (p_policy).when_full = 'drop_oldest' and v_excess > 0 then
-    perform _drop_oldest(
-      v_name, null, least(v_excess, v_room.fresh + 1000), v_keys, greatest(v_room.fresh - v_gone, 0));
-  end if;
-  if v_room.full_ones is not null then
-    perform _notify(v_name);
-  end if;
-  if p_mode <> 'unsafe_dedupe' then   -- _stage_deduped knows which of these are staged
-    perform _count_pending(v_name, v_room.fresh);
-  end if;
-  return coalesce(v_room.kept, '[]');
-end
-$$;
-
--- Which of these jobs fit into the policy's backlog.
---
---   p_pending_in_all   how many jobs are staged for the policy; null: its backlog has no bound over all of it
---   kept               the jobs that may be staged, json; null: none
---   full_ones          a row for each partition that has no room, or too many jobs:
---     { ids, key, pending, dropped: of these jobs, not kept, over: of these, because the partition itself is full,
---       excess: how many of its older jobs must go, added: of these, kept }; null: none
---   fresh              how many of the kept ones take no other's place
-create or replace function _fit(
-  p_policy policies, p_partitions json, p_jobs json, p_mode text, p_pending_in_all int,
-  out kept json, out full_ones jsonb, out fresh int
-) language plpgsql as $$
-declare
-  v_max int := (p_policy).max_pending;
-  v_max_in_all int := (p_policy).max_pending_in_all;
-  v_oldest boolean := (p_policy).when_full = 'drop_oldest';
-begin
   with sent as materialized (
-    select (k.ordinality - 1)::int as p, k.key, _partition_id((p_policy).name, k.key, k.lane) as id
+    select (k.ordinality - 1)::int as p, k.key, _partition_id(v_name, k.key, k.lane) as id
     from rows from (json_to_recordset(p_partitions) as (key text, lane text)) with ordinality k
   ),
   coming as materialized (
     select distinct a.key, a.partition_id from arrivals a
-    where (p_policy).keyed_scopes and (p_policy).strict_pending and a.policy = (p_policy).name
+    where (p_policy).keyed_scopes and (p_policy).strict_pending and a.policy = v_name
       and a.key in (select s.key from sent s)
   ),
   part as materialized (
@@ -286,7 +246,7 @@ begin
         i.ids, case when v_oldest then v_max + 1000 else v_max end) end as pending
     from sent k
     cross join lateral (select case when (p_policy).keyed_scopes then array(
-        select unnest(_lanes((p_policy).name, k.key)) union select s.id from sent s where s.key = k.key
+        select unnest(_lanes(v_name, k.key)) union select s.id from sent s where s.key = k.key
         union select c.partition_id from coming c where c.key = k.key order by 1)
       else array[k.id] end as ids) i
   ),
@@ -310,21 +270,46 @@ begin
   ),
   in_all as materialized (
     select i.*, i.fits and count(*) filter (where i.fits) over (order by case when v_oldest then -i.place else i.place end)
-      <= coalesce(case when v_oldest then v_max_in_all else v_max_in_all - p_pending_in_all end, 2147483647) as kept
+      <= coalesce(case when v_oldest then v_max_in_all else v_max_in_all - v_pending_in_all end, 2147483647) as kept
     from in_partition i
   ),
-  tally as (
+  tally as (   -- added: kept; dropped: not kept; over: of these, those that the partition itself has no room for
     select i.ids, i.key, i.pending,
       count(*) filter (where i.kept) as added, count(*) filter (where not i.kept) as dropped, count(*) filter (where not i.fits) as over,
       case when v_oldest then greatest(i.pending + count(*) filter (where i.kept) - v_max, 0) else 0 end as excess
     from in_all i group by i.ids, i.key, i.pending
   )
   select
-    (select json_agg(j.value order by j.place) from job j
-      where j.replaces or j.place in (select i.place from in_all i where i.kept)),
+    coalesce((
+      select json_agg(j.value order by j.place) from job j
+      where j.replaces or j.place in (select i.place from in_all i where i.kept)), '[]'),
     (select jsonb_agg(to_jsonb(t)) from tally t where t.dropped > 0 or t.excess > 0),
     (select count(*) from in_all i where i.kept)
-  into kept, full_ones, fresh;
+  into v_kept, v_full_ones, v_fresh;
+  if v_full_ones is not null and (p_policy).when_full = 'reject' then
+    perform _raise_full(p_policy, v_full_ones, v_pending_in_all);
+  end if;
+  v_excess := v_pending_in_all + v_fresh - v_max_in_all;
+  for v_full in select t.* from jsonb_to_recordset(v_full_ones) t (ids uuid[], key text, dropped int, excess int, added int)
+  loop
+    v_gone := v_gone
+      + _drop_oldest(v_name, v_full.ids, v_full.excess, v_keys, v_full.added);
+    if v_full.dropped > 0 then
+      perform _tell_dropped(v_name, coalesce(_newest_lane((p_policy).id, v_full.key), v_full.ids[1]), v_full.key, 'max_pending', v_full.dropped);
+    end if;
+  end loop;
+  v_excess := v_excess - v_gone;
+  if v_oldest and v_excess > 0 then
+    perform _drop_oldest(
+      v_name, null, least(v_excess, v_fresh + 1000), v_keys, greatest(v_fresh - v_gone, 0));
+  end if;
+  if v_full_ones is not null then
+    perform _notify(v_name);
+  end if;
+  if p_mode <> 'unsafe_dedupe' then   -- _stage_deduped knows which of these are staged
+    perform _count_pending(v_name, v_fresh);
+  end if;
+  return v_kept;
 end
 $$;
 
@@ -356,18 +341,44 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
   v_batch record;
+  v_places int[];   -- of the jobs in the caller's input
+  v_specs :GRAPHILE_WORKER_SCHEMA.job_spec[];
+  v_debounces json[];
 begin
   perform _check_mode(p_mode);
   -- each json text is read as seldom as possible: to read it once more took 100,000 jobs a twentieth of the call
   for v_batch in select b.* from json_to_recordset(p_batches) b (policy text, version int, partitions json, jobs json)
     order by b.policy
   loop
-    if v_batch.policy is null then
-      return query select s.* from _stage_unknown(v_batch.jobs, p_mode, p_payloads) s;
-    else
+    if v_batch.policy is not null then
       return query select s.* from :DISPATCH_POLICY_SCHEMA.enqueue(
         v_batch.policy, v_batch.version, v_batch.partitions, v_batch.jobs, p_mode) s;
+      continue;
     end if;
+    -- The calling process knows no policy of these tasks. Another process may have declared one: then they go as those of
+    -- add_jobs, which also refuses what only a policy can do.
+    if not exists (
+      select from _job_records(v_batch.jobs) j
+      left join policy_tasks t on t.task_identifier = j.task
+      where t.policy_id is not null or j.expires_at is not null or j."maxWait" is not null) then
+      return query select s.* from _stage_plain(v_batch.jobs, p_mode, p_payloads) s;
+      continue;
+    end if;
+    select array_agg(j.n order by j.place), array_agg(row(j.task, j.payload, j."queueName",
+      case when j."maxWait" is null then j."runAt" end, j."maxAttempts"::smallint, j."jobKey", j.priority::smallint, j.flags):::GRAPHILE_WORKER_SCHEMA.job_spec
+      order by j.place),
+      case when bool_or(j."maxWait" is not null) then array_agg(case when j."maxWait" is not null
+        then json_build_object('waitSeconds', j.wait, 'maxWaitSeconds', j."maxWait") end order by j.place) end
+    into v_places, v_specs, v_debounces
+    from (
+      select row_number() over () as place, p.* from _plain_records(v_batch.jobs, p_payloads) p
+    ) j;
+    return query
+    select v_places[s.n], s.staged, s.id, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority,
+      s.flags, s.created_at, s.policy, s.partition, s.shard, s.job, s.admitted
+    from _stage_specs(v_specs, p_mode, null, (
+      select max(j.traceparent) from _job_records(v_batch.jobs) j),   -- one call has one trace context
+      array(select j.expires_at from _job_records(v_batch.jobs) j), v_debounces) s;
   end loop;
 end
 $$;
@@ -379,54 +390,6 @@ begin
     raise exception 'Invalid job_key_mode value %, expected ''replace'', ''preserve_run_at'' or ''unsafe_dedupe''.', p_mode
       using errcode = 'GWBKM';
   end if;
-end
-$$;
-
--- Adds the jobs of a staging call for whose tasks the calling process knows no policy. Another process may have declared
--- one: such jobs are staged, as add_jobs stages them. The others go to Graphile Worker.
---
---   p_jobs, p_payloads   as _stage_plain takes them
-create or replace function _stage_unknown(p_jobs json, p_mode text, p_payloads text[])
-returns setof staging language plpgsql as $$
-declare
-  v_is_known boolean;
-  v_task text;
-  v_expires_at timestamptz;
-  v_debounced text;
-  v_places int[];   -- of the jobs in the caller's input
-  v_specs :GRAPHILE_WORKER_SCHEMA.job_spec[];
-  v_debounces json[];
-begin
-  select coalesce(bool_or(t.policy_id is not null), false), min(j.task) filter (where j.expires_at is not null),
-    min(j.expires_at), min(j.task) filter (where j."maxWait" is not null)
-  into v_is_known, v_task, v_expires_at, v_debounced
-  from _job_records(p_jobs) j
-  left join policy_tasks t on t.task_identifier = j.task;
-  if not v_is_known then
-    if v_expires_at is not null then
-      perform _refuse_expiry(v_task, v_expires_at);
-    end if;
-    if v_debounced is not null then
-      perform _refuse_debounce(v_debounced);
-    end if;
-    return query select s.* from _stage_plain(p_jobs, p_mode, p_payloads) s;
-    return;
-  end if;
-  select array_agg(j.n order by j.place), array_agg(row(j.task, j.payload, j."queueName",
-    case when j."maxWait" is null then j."runAt" end, j."maxAttempts"::smallint, j."jobKey", j.priority::smallint, j.flags):::GRAPHILE_WORKER_SCHEMA.job_spec
-    order by j.place),
-    case when v_debounced is not null then array_agg(case when j."maxWait" is not null
-      then json_build_object('waitSeconds', j.wait, 'maxWaitSeconds', j."maxWait") end order by j.place) end
-  into v_places, v_specs, v_debounces
-  from (
-    select row_number() over () as place, p.* from _plain_records(p_jobs, p_payloads) p
-  ) j;
-  return query
-  select v_places[s.n], s.staged, s.id, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority,
-    s.flags, s.created_at, s.policy, s.partition, s.shard, s.job, s.admitted
-  from _stage_specs(v_specs, p_mode, null, (
-    select max(j.traceparent) from _job_records(p_jobs) j),   -- one call has one trace context
-    array(select j.expires_at from _job_records(p_jobs) j), v_debounces) s;
 end
 $$;
 

@@ -23,14 +23,8 @@ begin
     raise exception 'dispatch_policy: partition_keys has % entries, specs has %; expected one key (or null) per job',
       cardinality(p_partition_keys), cardinality(p_specs) using errcode = 'DPARG';
   end if;
-  if p_expires_at is not null then
-    perform _check_expiry(p_specs, p_expires_at);
-  end if;
-  if p_debounces is not null then
-    perform _check_debounces(p_specs, p_debounces, p_mode);
-  end if;
+  perform _check_specs(p_specs, p_mode, p_expires_at, p_debounces);
   perform _check_key(k.key) from unnest(p_partition_keys) k (key);
-  perform _check_specs(p_specs);
   if exists (select from unnest(p_specs) s where s.flags is not null and exists (
     select from unnest(s.flags) f where _is_own_flag(f))) then
     raise exception 'dispatch_policy: flags that begin with "dispatch_policy:" are reserved' using errcode = 'DPARG';
@@ -104,80 +98,39 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.add_governed from public;
 
--- Raises unless there is a time, or null, for each job, and the task of each job with a time has a policy.
-create or replace function _check_expiry(
-  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_expires_at timestamptz[]
+-- Raises for a job that must not be staged: Graphile Worker would refuse it (the bounds are its own), or it is to expire or to be
+-- debounced, and cannot.
+create or replace function _check_specs(
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_expires_at timestamptz[], p_debounces json[]
 ) returns void language plpgsql as $$
+declare
+  v_wrong record;
 begin
   if cardinality(p_expires_at) <> cardinality(p_specs) then
     raise exception 'dispatch_policy: expires_at has % entries, specs has %; expected one time (or null) per job',
       cardinality(p_expires_at), cardinality(p_specs) using errcode = 'DPARG';
   end if;
-  perform _refuse_expiry(s.identifier, s.expires_at)
-  from rows from (unnest(p_specs), unnest(p_expires_at))
-    s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, expires_at)
-  where s.expires_at is not null and not exists (
-    select from policy_tasks t where t.task_identifier = s.identifier);
-end
-$$;
-
--- Raises for a job that is to expire, but whose task has no policy: Graphile Worker would run it however late.
-create or replace function _refuse_expiry(p_task text, p_expires_at timestamptz) returns void
-language plpgsql as $$
-begin
-  raise exception 'dispatch_policy: a job of %: it expires at %, expected no such time: its task has no policy, and Graphile Worker''s own jobs do not expire',
-    p_task, p_expires_at using errcode = 'DPARG';
-end
-$$;
-
--- Raises unless each job that is to be debounced has a task with a policy and a job key. Nothing else may say when it is due.
-create or replace function _check_debounces(
-  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_debounces json[], p_mode text
-) returns void language plpgsql as $$
-declare
-  v_job record;
-begin
-  for v_job in
-    select s.identifier, s.job_key, s.run_at from rows from (unnest(p_specs), unnest(p_debounces))
-      s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, debounce)
-    where s.debounce is not null
-  loop
-    if v_job.job_key is null then
-      raise exception 'dispatch_policy: a job of %: job_key is null, expected one: debounce puts the adds of a key together. Give a job_key, or no debounce',
-        v_job.identifier using errcode = 'DPARG';
-    elsif v_job.run_at is not null then
-      raise exception 'dispatch_policy: a job of %: run_at is %, expected none: debounce says when the job is due. Leave one of the two out',
-        v_job.identifier, v_job.run_at using errcode = 'DPARG';
-    elsif p_mode <> 'replace' then
-      raise exception 'dispatch_policy: a job of %: job_key_mode is %, expected replace: debounce moves the job of its key. Leave one of the two out',
-        v_job.identifier, p_mode using errcode = 'DPARG';
-    elsif not exists (
-      select from policy_tasks t where t.task_identifier = v_job.identifier) then
-      perform _refuse_debounce(v_job.identifier);
-    end if;
-  end loop;
-end
-$$;
-
--- Raises for a job that is to be debounced, but whose task has no policy: Graphile Worker knows no longest wait.
-create or replace function _refuse_debounce(p_task text) returns void language plpgsql as $$
-begin
-  raise exception 'dispatch_policy: a job of %: it has debounce, expected none: its task has no policy, and Graphile Worker knows no longest wait. Declare a policy, or give run_at with the job key',
-    p_task using errcode = 'DPARG';
-end
-$$;
-
--- Raises for a job that Graphile Worker would refuse, because such a job must not be staged. The bounds are Graphile
--- Worker's own.
-create or replace function _check_specs(p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[])
-returns void language plpgsql as $$
-declare
-  v_wrong record;
-begin
-  select s.* into v_wrong from unnest(p_specs) s
-  where length(s.queue_name) > 128 or length(s.job_key) not between 1 and 512 or s.max_attempts < 1 limit 1;
+  select s.*, t.policy_id into v_wrong
+  from rows from (unnest(p_specs), unnest(coalesce(p_expires_at, '{}')), unnest(coalesce(p_debounces, '{}')))
+    s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, expires_at, debounce)
+  left join policy_tasks t on t.task_identifier = s.identifier and (s.expires_at is not null or s.debounce is not null)
+  where (t.policy_id is null and (s.expires_at is not null or s.debounce is not null))
+    or (s.debounce is not null and (s.job_key is null or s.run_at is not null or p_mode <> 'replace'))
+    or length(s.queue_name) > 128 or length(s.job_key) not between 1 and 512 or s.max_attempts < 1
+  limit 1;
   if found then
     raise exception using errcode = 'DPARG', message = 'dispatch_policy: a job of ' || v_wrong.identifier || ': ' || case
+      when v_wrong.expires_at is not null and v_wrong.policy_id is null
+        then format('it expires at %s, expected no such time: its task has no policy, and Graphile Worker''s own jobs do not expire',
+          v_wrong.expires_at)
+      when v_wrong.debounce is not null and v_wrong.job_key is null
+        then 'job_key is null, expected one: debounce puts the adds of a key together. Give a job_key, or no debounce'
+      when v_wrong.debounce is not null and v_wrong.run_at is not null
+        then format('run_at is %s, expected none: debounce says when the job is due. Leave one of the two out', v_wrong.run_at)
+      when v_wrong.debounce is not null and p_mode <> 'replace'
+        then format('job_key_mode is %s, expected replace: debounce moves the job of its key. Leave one of the two out', p_mode)
+      when v_wrong.debounce is not null and v_wrong.policy_id is null
+        then 'it has debounce, expected none: its task has no policy, and Graphile Worker knows no longest wait. Declare a policy, or give run_at with the job key'
       when v_wrong.max_attempts < 1 then format('max_attempts is %s, expected 1 to 32767', v_wrong.max_attempts)
       when length(v_wrong.queue_name) > 128
         then format('queue_name has %s characters, expected at most 128', length(v_wrong.queue_name))

@@ -122,7 +122,20 @@ declare
   v_by_tokens boolean;
   v_crowded boolean;
   v_filled float8 := 0;
-  v_pace record;
+  v_half_life float8 := (p_policy).half_life;
+  v_work float8 := _work_of(p_policy, (p_partition).mean_work);
+  v_counted float8 := _decayed(   -- jobs that were admitted lately
+    (p_partition).decayed_admits, (p_partition).decayed_at, v_half_life, p_now) / coalesce(v_work, 1);
+  v_total float8 := (p_partition).admitted_total;
+  v_busy float8 := least(
+    greatest(extract(epoch from p_now - coalesce(p_busy_since, p_now))::float8, 0),
+    case when v_work is null then _counted_seconds(v_counted, v_total, v_half_life) end);
+  v_left float8 := exp(-least(v_busy * ln(2) / v_half_life, 500)); -- of a job that was admitted when it became busy
+  v_raised float8;
+  v_has_pace boolean;
+  v_evidence float8;
+  v_least_per_s float8;
+  v_most_per_s float8;
   v_by_pace record;
 begin
   -- nobody asks the gates of a policy that is switched off. A shared throttle is no faster than its rate
@@ -156,24 +169,42 @@ begin
       select sum(_decayed(1, f.admitted_at, (p_policy).half_life, p_now))
       from in_flight_jobs f where f.partition_id = (p_partition).id), 0);
   end if;
-  v_pace := _own_pace(p_policy, p_partition, p_busy_since, v_filled, p_now);
+  -- At what pace its jobs were admitted lately: at least, and at most. There is none if the policy counts no jobs (no half-life),
+  -- or fewer than three. The count is of a steady pace only after some half-lives. It is known since when the partition has had
+  -- jobs, and how many it ever admitted. At most none of the counted went before that. At least all of the others did, just
+  -- before. That time counts from its first admissions on (_counted_seconds): with a slow start, while it is routed and workers
+  -- begin, the pace would be too low (decision 172). The jobs that filled the slots of a cap at once do not count for the pace at
+  -- least: while they have them, they say nothing of how fast slots come free.
+  v_has_pace := coalesce(v_counted >= 3 and v_counted - v_filled >= 1, false);
+  if v_has_pace then
+    -- (sum of weights)^2 / sum of squared weights, if it was busy for that long: in the end twice the count, at first once
+    v_evidence := v_counted * 2 / (1 + v_left);   -- so many random arrivals tell a pace as surely
+    v_least_per_s := v_counted * ln(2) / v_half_life;
+    v_most_per_s := v_least_per_s / greatest(1 - v_left, 0.001);
+    if v_busy > 0.05 * v_half_life then
+      -- by how much one job a second since then raises the count, less what it leaves to those before
+      v_raised := v_half_life / ln(2) * (1 - v_left) - v_left * v_busy;
+      v_least_per_s := least(greatest(v_least_per_s, (v_counted - v_left * v_total) / v_raised), v_most_per_s);
+    end if;
+    v_least_per_s := v_least_per_s * (1 - v_filled / v_counted);
+  end if;
   -- nulls without a pace
-  select x.jobs / v_pace.most_per_s * greatest(1 - 1.75 * sqrt(1.0 / x.jobs + 1.0 / v_pace.evidence), 0) as least_s,
-    x.most / v_pace.least_per_s * (1 + 1.75 * sqrt(1.0 / x.most + 1.0 / v_pace.evidence)) + 0.5 as most_s
+  select x.jobs / v_most_per_s * greatest(1 - 1.75 * sqrt(1.0 / x.jobs + 1.0 / v_evidence), 0) as least_s,
+    x.most / v_least_per_s * (1 + 1.75 * sqrt(1.0 / x.most + 1.0 / v_evidence)) + 0.5 as most_s
   into v_by_pace from (select p_jobs + 1 as jobs, v_most + 1 as most) x;   -- with the job itself
   if v_by_tokens then
     if v_by_pace.least_s > most_s then
       most_s := v_by_pace.most_s;
       basis := 'the tokens of its partition, which was slower lately';
     end if;
-  elsif v_crowded and v_pace.jobs is null then
+  elsif v_crowded and not v_has_pace then
     why := case when (p_policy).half_life is null then 'without fairness nobody counts how fast its partition goes'
       when v_filled >= 2 then 'too few jobs of its partition have ended lately to tell a pace'
       else 'too few jobs of its partition went lately to tell a pace' end;
   elsif v_crowded then
     least_s := greatest(least_s, v_by_pace.least_s);
     most_s := greatest(least_s, most_s, v_by_pace.most_s);
-    basis := 'the pace of its partition, about ' || round(v_pace.jobs) || ' jobs lately';
+    basis := 'the pace of its partition, about ' || round(v_counted) || ' jobs lately';
   end if;
 end
 $$;
@@ -224,47 +255,6 @@ begin
     least_s := greatest((v_spent - least(v_capacity, v_capacity - v_used + v_rate * v_after)) / v_rate, 0);
     most_s := least_s * 1.03 + v_cost / v_rate * (least_s > 0)::int + 0.5;
     least_s := greatest(least_s * 0.98 - 0.1, 0);
-  end if;
-end
-$$;
-
--- At what pace a partition's jobs were admitted lately: at least, and at most. `jobs` is their decayed count, `evidence` the
--- number of random arrivals that tell a pace as surely. Nulls if the policy counts none (no half-life), or fewer than three.
---
--- The count is of a steady pace only after some half-lives. It is known since when the partition has had jobs, and how many
--- it ever admitted. At most none of the counted went before that. At least all of the others did, just before. That time
--- counts from its first admissions on (_counted_seconds): with a slow start, while it is routed and workers begin, the pace
--- would be too low (decision 172).
---
--- The first jobs of a cap go at once, and fill its slots. Those that still have theirs say nothing of how fast slots come
--- free, and do not count for the pace at least: so many of the counted are `p_filled`, 0 without a cap.
-create or replace function _own_pace(
-  p_policy policies, p_partition partitions, p_busy_since timestamptz, p_filled float8, p_now timestamptz,
-  out jobs float8, out evidence float8, out least_per_s float8, out most_per_s float8
-) language plpgsql stable as $$
-declare
-  v_half_life float8 := (p_policy).half_life;
-  v_work float8 := _work_of(p_policy, (p_partition).mean_work);
-  v_jobs float8 := _decayed(
-    (p_partition).decayed_admits, (p_partition).decayed_at, v_half_life, p_now) / coalesce(v_work, 1);
-  v_total float8 := (p_partition).admitted_total;
-  v_busy float8 := least(
-    greatest(extract(epoch from p_now - coalesce(p_busy_since, p_now))::float8, 0),
-    case when v_work is null then _counted_seconds(v_jobs, v_total, v_half_life) end);
-  v_left float8 := exp(-least(v_busy * ln(2) / v_half_life, 500)); -- of a job that was admitted when it became busy
-  v_counted float8; -- by how much one job a second since then raises the count, less what it leaves to those before
-begin
-  if v_jobs >= 3 and v_jobs - p_filled >= 1 then
-    jobs := v_jobs;
-    -- (sum of weights)^2 / sum of squared weights, if it was busy for that long: in the end twice the count, at first once
-    evidence := v_jobs * 2 / (1 + v_left);
-    least_per_s := v_jobs * ln(2) / v_half_life;
-    most_per_s := least_per_s / greatest(1 - v_left, 0.001);
-    if v_busy > 0.05 * v_half_life then
-      v_counted := v_half_life / ln(2) * (1 - v_left) - v_left * v_busy;
-      least_per_s := least(greatest(least_per_s, (v_jobs - v_left * v_total) / v_counted), most_per_s);
-    end if;
-    least_per_s := least_per_s * (1 - p_filled / v_jobs);
   end if;
 end
 $$;

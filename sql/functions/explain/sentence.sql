@@ -21,6 +21,7 @@ declare
     || coalesce(' (' || (v_stop #>> '{besides,reason}') || ')', '')
     || ', until ' || regexp_replace(v_stop #>> '{besides,until}', '\.\d+', ''), '');
   v_before int := p_it #>> '{place,jobs_before}';
+  v_history jsonb := p_it -> 'history';
   v_from text := _in_words(extract(epoch from (p_it #>> '{estimate,from}')::timestamptz - p_now)::float8);
   v_to text := _in_words(extract(epoch from (p_it #>> '{estimate,until}')::timestamptz - p_now)::float8);
   v_why text := case p_it ->> 'state'
@@ -35,7 +36,19 @@ declare
     when 'running' then 'It has run for ' || _in_words(
       extract(epoch from p_now - (p_it ->> 'started_at')::timestamptz)::float8)
     when 'admitted' then 'It was admitted, and a worker fetches it next'
-    when 'ended' then _ended_in_words(p_it -> 'history')
+    when 'ended' then case v_history ->> 'outcome'
+        when 'succeeded' then 'It succeeded' when 'failed' then 'It failed for good'
+        when 'removed' then 'It was removed from staging' when 'dropped' then 'It was dropped'
+        when 'replaced' then 'A newer job of its key replaced it'
+        else 'It is gone, and nobody saw its end: this was found' end
+      || ' at ' || (to_jsonb(date_trunc('second', (v_history ->> 'ended_at')::timestamptz)) #>> '{}')
+      || coalesce(', after ' || (v_history ->> 'attempts') || case when v_history ->> 'attempts' = '1' then ' attempt'
+        else ' attempts' end, '')
+      || coalesce(': ' || (v_history ->> 'error'), '')
+      || coalesce('. It waited ' || (   -- the longest first
+        select _in_words(sum(e.value::numeric)::float8) || ': ' || string_agg(
+          replace(e.key, 'in_line', 'in line') || ' ' || _in_words(e.value::float8), ', ' order by e.value::numeric desc)
+        from jsonb_each_text(v_history -> 'waited') e), '')
     when 'plain' then 'It is a job of Graphile Worker that no policy holds back'
   end;
 begin

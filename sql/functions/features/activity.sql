@@ -1,8 +1,7 @@
 -- What passes and releases did, by minute.
 
 -- Folds up to `p_limit` rows of activity, the oldest first, into their minutes and into the totals. Returns how many rows
--- it has folded. It skips rows that another process is folding. A policy's totals are its row of the minute '-infinity'. Caps
--- that changed go into caps.
+-- it has folded. It skips rows that another process is folding. A policy's totals are its row of the minute '-infinity'.
 --
 -- What happened is appended, because passes, routers and releases of many processes would wait for each other at one row a
 -- minute. The lists of times are counted here for the same reason: it costs the pass nothing.
@@ -13,7 +12,7 @@ set jit = off
 as $$
 declare
   v_folded int;
-  v_caps cap_change[];
+  v_caps jsonb;
 begin
   with moved as materialized (
     delete from activity a
@@ -54,8 +53,8 @@ begin
     select s.policy_id, coalesce(s.minute, '-infinity'), sum(s.passes), sum(s.pass_seconds), max(s.last_pass_at),
       sum(s.staged), sum(s.admitted), _sum_of_counts(s.denied), _sum_of_counts(s.shadow_denied),
       _sum_of_counts(s.left_to_pass), sum(s.quarantined), sum(s.dropped), sum(s.expired), sum(s.delayed),
-      sum(s.succeeded), sum(s.failed), _sum_of_counts(l.waits), coalesce(sum(l.wait_seconds), 0), _sum_of_counts(l.lags), coalesce(sum(l.lag_seconds), 0),
-      _sum_of_counts(l.runs), coalesce(sum(l.run_seconds), 0)
+      sum(s.succeeded), sum(s.failed), _sum_of_counts(l.waits), coalesce(sum(l.wait_seconds), 0),
+      _sum_of_counts(l.lags), coalesce(sum(l.lag_seconds), 0), _sum_of_counts(l.runs), coalesce(sum(l.run_seconds), 0)
     from summed s
     left join listed l on (l.policy_id, l.minute) = (s.policy_id, s.minute)
     group by grouping sets ((s.policy_id, s.minute), (s.policy_id)) order by 1, 2
@@ -75,41 +74,30 @@ begin
       lags = _sum_by_key(m.lags, excluded.lags), lag_seconds = m.lag_seconds + excluded.lag_seconds,
       runs = _sum_by_key(m.runs, excluded.runs), run_seconds = m.run_seconds + excluded.run_seconds
   )
-  select count(*), (select array_agg(u::cap_change order by m.id) from moved m cross join unnest(m.caps) u)
+  select count(*), (
+    select jsonb_agg(jsonb_build_object('policy', m.policy_id, 'minute', m.minute) || c.value order by m.id)
+    from moved m cross join jsonb_array_elements(m.caps) c)
   into v_folded, v_caps from moved;
-  perform _fold_caps(v_caps) where v_caps is not null;
-  return v_folded;
-end
-$$;
-
--- Adds changed caps of adaptive limiters to their minutes: the lowest of the minute, and the last. It is bounded: of each policy
--- and minute ten limiters have rows. Those that have one keep it. Then come those with the lowest caps.
---
---   p_changes   in the order in which they happened
-create or replace function _fold_caps(p_changes cap_change[]) returns void language plpgsql volatile as $$
-begin
-  with known as materialized (
-    select c.*, exists (
-        select from caps x
-        where (x.policy_id, x.minute, x.gate, x.scope_key) = (c.policy_id, c.minute, c.gate, c.scope_key)) as has_row
+  -- Of the caps that changed, the lowest of the minute and the last. Ten limiters of a policy and minute are kept: those that it
+  -- has already, then those with the lowest caps.
+  if v_caps is not null then
+    update minutes m set caps = (
+        select jsonb_agg(to_jsonb(k)) from (
+          select gate, key, least(o.lowest, n.lowest) as lowest, coalesce(n.last, o.last) as last
+          from jsonb_to_recordset(m.caps) o (gate text, key text, lowest int, last int)
+          full join jsonb_to_recordset(c.caps) n (gate text, key text, lowest int, last int) using (gate, key)
+          order by o.lowest is null, n.lowest, gate, key limit 10) k)
     from (
-      select c.policy_id, date_trunc('minute', c.at) as minute, c.gate, c.scope_key, min(c.cap) as lowest,
-        (array_agg(c.cap order by c.ordinality desc))[1] as last
-      from unnest(p_changes) with ordinality c group by 1, 2, c.gate, c.scope_key
-    ) c
-  ),
-  placed as materialized (
-    select k.*, row_number() over (
-        partition by k.policy_id, k.minute, k.has_row order by k.lowest, k.gate, k.scope_key)
-      + (select count(*) from caps x where (x.policy_id, x.minute) = (k.policy_id, k.minute)) as place
-    from known k
-  )
-  insert into caps as x (policy_id, minute, gate, scope_key, lowest, last)
-  select p.policy_id, p.minute, p.gate, p.scope_key, p.lowest, p.last from placed p
-  where p.has_row or p.place <= 10
-  order by p.policy_id, p.minute, p.gate, p.scope_key
-  on conflict (policy_id, minute, gate, scope_key) do update set
-    lowest = least(x.lowest, excluded.lowest), last = excluded.last;
+      select x.policy, x.minute, jsonb_agg(x) as caps
+      from (
+        select e.policy, e.minute, e.gate, e.key, min(e.cap) as lowest, (array_agg(e.cap order by e.n desc))[1] as last
+        from rows from (jsonb_to_recordset(v_caps) as (policy int, minute timestamptz, gate text, key text, cap int))
+          with ordinality e (policy, minute, gate, key, cap, n)
+        group by e.policy, e.minute, e.gate, e.key
+      ) x group by x.policy, x.minute
+    ) c where m.policy_id = c.policy and m.minute = c.minute;
+  end if;
+  return v_folded;
 end
 $$;
 
@@ -200,32 +188,35 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
     from _policy(adaptive_caps.policy) p
   ),
   stored as materialized (
-    select c.gate, c.scope_key, date_bin(adaptive_caps.step, c.minute, '2000-01-01Z') as at, c.minute, c.lowest, c.last
-    from it i join caps c on c.policy_id = i.id and c.minute >= i.since
+    select c.gate, c.key, date_bin(adaptive_caps.step, m.minute, '2000-01-01Z') as at, m.minute, c.lowest, c.last
+    from it i
+    join minutes m on m.policy_id = i.id and m.minute >= i.since
+    cross join jsonb_to_recordset(m.caps) c (gate text, key text, lowest int, last int)
   ),
   limiter as materialized (
-    select s.gate, s.scope_key from stored s group by s.gate, s.scope_key order by min(s.lowest), s.gate, s.scope_key limit 6
+    select s.gate, s.key from stored s group by s.gate, s.key order by min(s.lowest), s.gate, s.key limit 6
   ),
   stepped as materialized (
-    select s.gate, s.scope_key, s.at, min(s.lowest) as lowest, (array_agg(s.last order by s.minute desc))[1] as last
-    from stored s group by s.gate, s.scope_key, s.at
+    select s.gate, s.key, s.at, min(s.lowest) as lowest, (array_agg(s.last order by s.minute desc))[1] as last
+    from stored s group by s.gate, s.key, s.at
     union all
     -- the cap before the first step
-    select l.gate, l.scope_key, '-infinity', null, (
-      select c.last from caps c
-      where (c.policy_id, c.gate, c.scope_key) = (i.id, l.gate, l.scope_key) and c.minute < i.since
-      order by c.minute desc limit 1)
+    select l.gate, l.key, '-infinity', null, (
+      select c.last from minutes m
+      cross join jsonb_to_recordset(m.caps) c (gate text, key text, last int)
+      where m.policy_id = i.id and m.minute < i.since and (c.gate, c.key) = (l.gate, l.key)
+      order by m.minute desc limit 1)
     from limiter l cross join it i
   )
-  select l.gate, l.scope_key, g.at, coalesce(s.lowest, k.last), coalesce(s.last, k.last)
+  select l.gate, l.key, g.at, coalesce(s.lowest, k.last), coalesce(s.last, k.last)
   from it i
   cross join generate_series(i.since, statement_timestamp(), adaptive_caps.step) g (at)
   cross join limiter l
-  left join stepped s on (s.gate, s.scope_key, s.at) = (l.gate, l.scope_key, g.at)
+  left join stepped s on (s.gate, s.key, s.at) = (l.gate, l.key, g.at)
   left join lateral (
     select p.last from stepped p
-    where (p.gate, p.scope_key) = (l.gate, l.scope_key) and p.at < g.at order by p.at desc limit 1) k on true
-  order by l.gate, l.scope_key, g.at;
+    where (p.gate, p.key) = (l.gate, l.key) and p.at < g.at order by p.at desc limit 1) k on true
+  order by l.gate, l.key, g.at;
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.adaptive_caps from public;
 

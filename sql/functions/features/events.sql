@@ -52,8 +52,18 @@ begin
     if v_policy.load_kept_for is not null then
       perform _events_to_load(v_events);
     end if;
-    v_left := case when v_policy.unique_for is not null then _events_to_keys(v_events) else '{}' end
-      || _events_elsewhere(v_policy.id, v_events);
+    v_left := case when v_policy.unique_for is not null then _events_to_keys(v_events) else '{}' end;
+    -- Jobs that ended in workers without this package. While somebody has the policy's row locked, such as a pause in an open
+    -- transaction, they stay.
+    if exists (select from unnest(v_events) e where e.kind = 'elsewhere') then
+      update policies p set ended_elsewhere = p.ended_elsewhere + e.jobs, ended_elsewhere_at = e.at
+      from (
+        select sum((x.facts ->> 'jobs')::int) as jobs, max(x.at) as at from unnest(v_events) x where x.kind = 'elsewhere') e
+      where p.id = (select x.id from policies x where x.id = v_policy.id for no key update skip locked);
+      if not found then
+        v_left := v_left || array(select e.id from unnest(v_events) e where e.kind = 'elsewhere');
+      end if;
+    end if;
     delete from events e
     where e.policy_id = v_policy.id and e.id = any(array(select x.id from unnest(v_events) x)) and e.id <> all (v_left);
     get diagnostics v_deleted = row_count;
@@ -84,26 +94,5 @@ begin
   for v_n in 1..1000 loop
     exit when not (_consume_events(p_policy, false)).more;
   end loop;
-end
-$$;
-
--- Counts jobs that ended in workers without this package. Somebody may keep the policy's row locked, such as a pause in an open
--- transaction: then these events stay.
-create or replace function _events_elsewhere(p_policy_id int, p_events events[]) returns bigint[] language plpgsql volatile as $$
-declare
-  v_ids bigint[] := array(select e.id from unnest(p_events) e where e.kind = 'elsewhere');
-begin
-  if v_ids = '{}' then
-    return v_ids;
-  end if;
-  perform from policies p where p.id = p_policy_id for no key update skip locked;
-  if not found then
-    return v_ids;
-  end if;
-  update policies p set ended_elsewhere = p.ended_elsewhere + e.jobs, ended_elsewhere_at = e.at
-  from (
-    select sum((x.facts ->> 'jobs')::int) as jobs, max(x.at) as at from unnest(p_events) x where x.kind = 'elsewhere') e
-  where p.id = p_policy_id;
-  return '{}';
 end
 $$;

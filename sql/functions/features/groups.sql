@@ -89,29 +89,12 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
 declare
   v_rows staging[];
 begin
-  perform _check_callback(p_then);
-  perform _refuse_ungoverned(array(select s.identifier from unnest(p_specs) s));
-  v_rows := array(select s from :DISPATCH_POLICY_SCHEMA.add_governed(
-    p_specs, p_mode, p_partition_keys, null, p_expires_at, p_debounces) s);
-  perform _open_group(v_rows, json_build_object(
-    'identifier', (p_then).identifier, 'payload', (p_then).payload, 'queueName', (p_then).queue_name,
-    'runAt', (p_then).run_at, 'maxAttempts', (p_then).max_attempts, 'jobKey', (p_then).job_key,
-    'priority', (p_then).priority, 'flags', (p_then).flags,
-    'traceparent', _traceparent(current_setting('dispatch_policy.traceparent', true))));
-  return query select r.* from unnest(v_rows) r;
-end
-$$;
-revoke execute on function :DISPATCH_POLICY_SCHEMA.add_group from public;
-
--- Raises for a callback from SQL that could not be added when its group has ended: that has to be seen now.
-create or replace function _check_callback(p_then :GRAPHILE_WORKER_SCHEMA.job_spec) returns void
-language plpgsql as $$
-begin
+  -- a callback that could not be added when its group has ended is refused now
   if (p_then).identifier is null then
     raise exception 'dispatch_policy: then_job: identifier is null, expected the task of the callback' using errcode = 'DPARG';
   end if;
   perform _refuse_ungoverned(array[(p_then).identifier]);
-  perform _check_specs(array[p_then]);
+  perform _check_specs(array[p_then], 'replace', null, null);
   if exists (select from unnest((p_then).flags) f where _is_own_flag(f)) then
     raise exception 'dispatch_policy: then_job: flags that begin with "dispatch_policy:" are reserved' using errcode = 'DPARG';
   end if;
@@ -125,8 +108,18 @@ begin
   from policy_tasks t
   join policies p on p.id = t.policy_id
   where t.task_identifier = (p_then).identifier;
+  perform _refuse_ungoverned(array(select s.identifier from unnest(p_specs) s));
+  v_rows := array(select s from :DISPATCH_POLICY_SCHEMA.add_governed(
+    p_specs, p_mode, p_partition_keys, null, p_expires_at, p_debounces) s);
+  perform _open_group(v_rows, json_build_object(
+    'identifier', (p_then).identifier, 'payload', (p_then).payload, 'queueName', (p_then).queue_name,
+    'runAt', (p_then).run_at, 'maxAttempts', (p_then).max_attempts, 'jobKey', (p_then).job_key,
+    'priority', (p_then).priority, 'flags', (p_then).flags,
+    'traceparent', _traceparent(current_setting('dispatch_policy.traceparent', true))));
+  return query select r.* from unnest(v_rows) r;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.add_group from public;
 
 -- Counts in their groups the jobs that have ended for good, by what is told of them, and adds the callbacks of groups in which
 -- they were the last. A job counts once, because its row in group_jobs goes. One that goes on is known by Graphile Worker's id

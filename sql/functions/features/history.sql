@@ -1,20 +1,54 @@
 -- The history: what happened to each job.
 
--- Writes to the history what events say, the oldest first. What partitions waited for and when they were stopped comes first,
--- because jobs' waits are worked out from it, each until its own time.
+-- Writes to the history what events say, the oldest first: what partitions waited for and when they were stopped, and then the
+-- jobs, whose waits are worked out from it, each until its own time.
 create or replace function _events_to_history(p_events events[]) returns void language plpgsql volatile
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$   -- as _charge
 declare
   v_event events;
   v_events events[];
   v_round int := 1;
+  v_ids uuid[];
+  v_partition_id uuid;
+  v_reason text;
+  v_until timestamptz;
 begin
   foreach v_event in array p_events loop
-    if v_event.kind = 'waits' then
-      perform _record_waits(v_event);
+    if v_event.kind = 'waits' then   -- from when partitions wait for another reason than before, as a pass saw them
+      v_ids := array(select k::uuid from jsonb_object_keys(v_event.facts -> 'reasons') k);
+      if (v_event.facts -> 'isPass')::boolean then
+        update stop_times s set until_at = greatest(s.from_at, v_event.at)
+        where s.policy_id = v_event.policy_id and s.until_at > v_event.at and s.partition_id = any(v_ids);
+      end if;
+      insert into reasons as r (partition_id, from_at, policy_id, reason, waited)
+      select u.id, a.at, v_event.policy_id, k.reason, _reasons_until(u.id, a.at)
+      from unnest(v_ids) u (id)
+      cross join lateral (select v_event.facts -> 'reasons' ->> u.id::text as reason) k
+      left join lateral (
+        select x.from_at, x.reason from reasons x
+        where x.partition_id = u.id order by x.from_at desc limit 1) l on true
+      cross join lateral (select greatest(v_event.at, l.from_at) as at) a   -- a clock may go back
+      where l.reason is distinct from k.reason
+      on conflict (partition_id, from_at) do update set reason = excluded.reason;
     elsif v_event.kind = 'stopped' then
-      perform _record_stop(v_event.policy_id, v_event.partition_id, v_event.facts ->> 'reason',
-        (v_event.facts ->> 'until')::timestamptz, v_event.at);
+      -- A pause replaces the one before, and a hold adds to it: one that goes on has one row, because each job's wait is worked
+      -- out from all rows, and 50 jobs at once may hold a partition. The time -infinity ends either.
+      v_partition_id := coalesce(v_event.partition_id, '00000000-0000-0000-0000-000000000000');   -- that is the whole policy
+      v_reason := v_event.facts ->> 'reason';
+      v_until := v_event.facts ->> 'until';
+      update stop_times s set until_at = greatest(s.from_at, v_event.at)
+      where s.policy_id = v_event.policy_id and s.partition_id = v_partition_id and s.reason = v_reason
+        and s.until_at > v_event.at and (v_reason = 'paused' or v_until = '-infinity');
+      continue when v_until <= v_event.at;
+      update stop_times s set until_at = greatest(s.until_at, v_until)
+      where v_reason <> 'paused' and s.ctid = any(array(
+        select x.ctid from stop_times x
+        where x.policy_id = v_event.policy_id and x.partition_id = v_partition_id and x.reason = v_reason
+          and x.until_at >= v_event.at and x.from_at <= v_event.at
+        limit 1 for update skip locked));
+      continue when found;
+      insert into stop_times (policy_id, partition_id, reason, from_at, until_at)
+      values (v_event.policy_id, v_partition_id, v_reason, v_event.at, v_until);
     end if;
   end loop;
   loop   -- each time the next event of each job
@@ -34,6 +68,45 @@ begin
     from unnest(v_events) e
     where e.kind = 'left' and not e.facts ? 'since' and h.staged_id = e.staged_id and h.ended_at is null
       and h.staged_id = any(array(select x.staged_id from unnest(v_events) x));
+    -- For how many seconds each has waited in staging, by reason. Until it was due, it was not_due. From then on its partition's
+    -- reasons and stops count. What they leave is in_line: others went first.
+    with job as materialized (
+      select e.staged_id, e.policy_id, e.partition_id, e.at, least((e.facts ->> 'since')::timestamptz, e.at) as since,
+        least((e.facts ->> 'readyAt')::timestamptz, e.at) as ready_at
+      from unnest(v_events) e where e.facts ? 'since'
+    ),
+    until_then as materialized (
+      select q.partition_id, q.at, _reasons_until(q.partition_id, q.at) as waited
+      from (select distinct j.partition_id, j.at from job j) q
+    ),
+    part as materialized (
+      select j.staged_id, e.key as reason, e.value::numeric as seconds
+      from job j join until_then u on u.partition_id = j.partition_id and u.at = j.at cross join jsonb_each_text(u.waited) e
+      union all
+      select j.staged_id, e.key, -e.value::numeric
+      from job j cross join lateral jsonb_each_text(_reasons_until(j.partition_id, j.ready_at)) e
+      union all
+      select j.staged_id, s.reason, s.seconds
+      from job j
+      cross join lateral _stopped(j.policy_id, j.partition_id, j.ready_at, j.at) s
+    ),
+    summed as materialized (
+      select p.staged_id, p.reason, sum(p.seconds) as seconds from part p
+      group by p.staged_id, p.reason having sum(p.seconds) > 0
+    ),
+    whole as (
+      select s.staged_id, s.reason, s.seconds from summed s
+      union all
+      select j.staged_id, 'not_due', extract(epoch from j.ready_at - j.since) from job j
+      union all
+      select j.staged_id, 'in_line', extract(epoch from j.at - j.ready_at) - coalesce(g.seconds, 0)
+      from job j left join (
+        select x.staged_id, sum(x.seconds) as seconds from summed x group by x.staged_id
+      ) g on g.staged_id = j.staged_id
+    ),
+    waited as (
+      select w.staged_id, jsonb_object_agg(w.reason, w.seconds) as waited from whole w where w.seconds > 0 group by w.staged_id
+    )
     insert into history as h (
       staged_id, policy_id, partition, task_identifier, job_key, job_id, added_at, due_at, admitted_at, last_admitted_at,
       ended_at, outcome, error, waited, trace_id)
@@ -44,7 +117,7 @@ begin
       e.facts ->> 'error', coalesce(w.waited, '{}'),
       e.facts ->> 'trace'
     from unnest(v_events) e
-    left join _waited(v_events) w on w.staged_id = e.staged_id
+    left join waited w on w.staged_id = e.staged_id
     cross join lateral (select case when e.kind = 'admitted' then e.at end as admitted_at) x
     where e.facts ? 'since' order by e.staged_id
     on conflict (staged_id) do update set
@@ -81,56 +154,6 @@ begin
     where e.kind = 'ended' and e.facts ->> 'ok' = 'false' and h.staged_id = e.staged_id
       and h.staged_id = any(array(select x.staged_id from unnest(v_events) x));
   end loop;
-end
-$$;
-
--- Records from when partitions wait for another reason than before, by what a pass told of those that it claimed.
-create or replace function _record_waits(p_event events) returns void language plpgsql volatile as $$
-declare
-  v_ids uuid[] := array(select k::uuid from jsonb_object_keys(p_event.facts -> 'reasons') k);
-begin
-  if (p_event.facts -> 'isPass')::boolean then
-    update stop_times s set until_at = greatest(s.from_at, p_event.at)
-    where s.policy_id = p_event.policy_id and s.until_at > p_event.at and s.partition_id = any(v_ids);
-  end if;
-  insert into reasons as r (partition_id, from_at, policy_id, reason, waited)
-  select u.id, a.at, p_event.policy_id, k.reason, _reasons_until(u.id, a.at)
-  from unnest(v_ids) u (id)
-  cross join lateral (select p_event.facts -> 'reasons' ->> u.id::text as reason) k
-  left join lateral (
-    select x.from_at, x.reason from reasons x
-    where x.partition_id = u.id order by x.from_at desc limit 1) l on true
-  cross join lateral (select greatest(p_event.at, l.from_at) as at) a   -- a clock may go back
-  where l.reason is distinct from k.reason
-  on conflict (partition_id, from_at) do update set reason = excluded.reason;
-end
-$$;
-
--- Records that a policy, or one of its partitions, is stopped until a time. A pause replaces the one before, and a hold adds to
--- it. The time -infinity ends either.
---
--- A hold that goes on has one row. Each job's wait is worked out from all rows, and 50 jobs at once may hold a partition.
---
---   p_partition_id   null: the whole policy
-create or replace function _record_stop(
-  p_policy_id int, p_partition_id uuid, p_reason text, p_until timestamptz, p_now timestamptz
-) returns void language plpgsql volatile as $$
-declare
-  v_goes_on boolean;
-  v_partition_id uuid := coalesce(p_partition_id, '00000000-0000-0000-0000-000000000000');
-begin
-  update stop_times s set until_at = greatest(s.from_at, p_now)
-  where s.policy_id = p_policy_id and s.partition_id = v_partition_id and s.reason = p_reason and s.until_at > p_now
-    and (p_reason = 'paused' or p_until = '-infinity');
-  update stop_times s set until_at = greatest(s.until_at, p_until)
-  where p_reason <> 'paused' and p_until > p_now and s.ctid = any(array(
-    select x.ctid from stop_times x
-    where x.policy_id = p_policy_id and x.partition_id = v_partition_id and x.reason = p_reason
-      and x.until_at >= p_now and x.from_at <= p_now
-    limit 1 for update skip locked));
-  v_goes_on := found;
-  insert into stop_times (policy_id, partition_id, reason, from_at, until_at)
-  select p_policy_id, v_partition_id, p_reason, p_now, p_until where p_until > p_now and not v_goes_on;
 end
 $$;
 
@@ -192,45 +215,5 @@ begin
   ) l
   where h.staged_id = l.staged_id and (l.is_replaced or not l.goes_on);
   get diagnostics closed = row_count;
-end
-$$;
-
--- Deletes history that is older than its policy keeps it, or whose policy has none any more. It deletes at most 10,000 rows of
--- each table a call. Of the reasons of a partition the last one stays, because it is in force. Returns how many it has
--- deleted. It skips rows that another session has locked.
-create or replace function _collect_history(p_now timestamptz) returns int language plpgsql
-set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
-set lock_timeout = '5s'
-as $$
-declare
-  v_removed int;
-  v_removed_in_all int := 0;
-begin
-  delete from history x where x.ctid = any(array(
-    select h.ctid from policies p
-    join history h on h.policy_id = p.id
-    where p.history_kept_for is null or h.ended_at < p_now - make_interval(secs => p.history_kept_for)
-    limit 10000 for update of h skip locked));
-  get diagnostics v_removed = row_count;
-  v_removed_in_all := v_removed;
-  delete from reasons x where x.ctid = any(array(
-    select r.ctid from policies p
-    join reasons r on r.policy_id = p.id
-    where p.history_kept_for is null or (r.from_at < p_now - make_interval(secs => p.history_kept_for) and (
-      not exists (select from partitions q where q.id = r.partition_id)
-      or exists (
-        select from reasons l where l.partition_id = r.partition_id
-          and l.from_at > r.from_at and l.from_at < p_now - make_interval(secs => p.history_kept_for))))
-    limit 10000 for update of r skip locked));
-  get diagnostics v_removed = row_count;
-  v_removed_in_all := v_removed_in_all + v_removed;
-  delete from stop_times x where x.ctid = any(array(
-    select s.ctid from policies p
-    join stop_times s on s.policy_id = p.id
-    where p.history_kept_for is null or s.until_at < p_now - make_interval(secs => p.history_kept_for)
-    limit 10000 for update of s skip locked));
-  get diagnostics v_removed = row_count;
-  delete from events e where not exists (select from policies p where p.id = e.policy_id);   -- of one that was removed meanwhile
-  return v_removed_in_all + v_removed;
 end
 $$;

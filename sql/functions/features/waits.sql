@@ -1,46 +1,5 @@
 -- The history: what jobs waited for.
 
--- For how many seconds jobs have waited in staging until they left it, by reason. Until it was due, a job was not_due. From then on its
--- partition's reasons and stops count. What they leave is in_line: nothing held the partition back, and others went first.
-create or replace function _waited(p_events events[])
-returns table (staged_id bigint, waited jsonb) language sql stable as $$
-  with job as materialized (
-    select e.staged_id, e.policy_id, e.partition_id, e.at, least((e.facts ->> 'since')::timestamptz, e.at) as since,
-      least((e.facts ->> 'readyAt')::timestamptz, e.at) as ready_at
-    from unnest(p_events) e where e.facts ? 'since'
-  ),
-  until_then as materialized (
-    select q.partition_id, q.at, _reasons_until(q.partition_id, q.at) as waited
-    from (select distinct j.partition_id, j.at from job j) q
-  ),
-  part as materialized (
-    select j.staged_id, e.key as reason, e.value::numeric as seconds
-    from job j join until_then u on u.partition_id = j.partition_id and u.at = j.at cross join jsonb_each_text(u.waited) e
-    union all
-    select j.staged_id, e.key, -e.value::numeric
-    from job j cross join lateral jsonb_each_text(_reasons_until(j.partition_id, j.ready_at)) e
-    union all
-    select j.staged_id, s.reason, s.seconds
-    from job j
-    cross join lateral _stopped(j.policy_id, j.partition_id, j.ready_at, j.at) s
-  ),
-  summed as materialized (
-    select p.staged_id, p.reason, sum(p.seconds) as seconds from part p
-    group by p.staged_id, p.reason having sum(p.seconds) > 0
-  ),
-  whole as (
-    select s.staged_id, s.reason, s.seconds from summed s
-    union all
-    select j.staged_id, 'not_due', extract(epoch from j.ready_at - j.since) from job j
-    union all
-    select j.staged_id, 'in_line', extract(epoch from j.at - j.ready_at) - coalesce(g.seconds, 0)
-    from job j left join (
-      select x.staged_id, sum(x.seconds) as seconds from summed x group by x.staged_id
-    ) g on g.staged_id = j.staged_id
-  )
-  select w.staged_id, jsonb_object_agg(w.reason, w.seconds) from whole w where w.seconds > 0 group by w.staged_id;
-$$;
-
 -- For how many seconds a partition has waited for each reason until then, since its first row in `reasons`. What lies between
 -- two moments is the difference. A stop counts by itself, see _stopped, and interrupts what a pass has decided.
 create or replace function _reasons_until(p_partition_id uuid, p_at timestamptz) returns jsonb language sql stable as $$
@@ -78,26 +37,20 @@ returns table (reason text, seconds numeric) language sql stable as $$
   group by k.reason;
 $$;
 
--- What a job has waited for, as the history keeps it, by reason or by gate: a row for each entry. A reason or a gate may have
--- several. See _tell_waits. It is inlined into gate_waits: called for each of 10,000 jobs, it took 150 ms.
---
---   p_by   reason, or gate: what has no gate is left out
-create or replace function _waits_by(p_by text, waited jsonb)
-returns table (name text, seconds numeric) language sql immutable as $$
-  select k.name, e.value::numeric
-  from jsonb_each_text(waited) e
-  cross join lateral (
-    select case when p_by = 'reason' then split_part(e.key, ':', 1)
-      when strpos(e.key, ':') > 0 then substr(e.key, strpos(e.key, ':') + 1) end as name
-  ) k
-  where k.name is not null;
-$$;
-
--- The sums of _waits_by as json: seconds by name.
+-- For how many seconds a job has waited, as the history keeps it, by name as json: by reason, or by gate without what has no
+-- gate. A reason or a gate may have several entries there, see _tell_waits.
 create or replace function _waited_by(p_by text, waited jsonb) returns jsonb language sql immutable
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   select coalesce(jsonb_object_agg(s.name, s.seconds), '{}')
-  from (select w.name, sum(w.seconds) as seconds from _waits_by(p_by, waited) w group by w.name) s;
+  from (
+    select k.name, sum(e.value::numeric) as seconds
+    from jsonb_each_text(waited) e
+    cross join lateral (
+      select case when p_by = 'reason' then split_part(e.key, ':', 1)
+        when strpos(e.key, ':') > 0 then substr(e.key, strpos(e.key, ':') + 1) end as name
+    ) k
+    where k.name is not null group by k.name
+  ) s;
 $$;
 
 -- How long the jobs of a policy waited in staging for each of its gates, as its history says. It reads the jobs that ended since
@@ -125,9 +78,12 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
     order by h.ended_at desc limit 10000
   ),
   waited as materialized (
-    select j.staged_id, w.name, sum(w.seconds)::float8 as seconds
-    from job j cross join lateral _waits_by('gate', j.waited) w
-    group by j.staged_id, w.name
+    -- not by _waited_by: called for each of 10,000 jobs, it took 150 ms
+    select j.staged_id, k.name, sum(e.value::numeric)::float8 as seconds
+    from job j
+    cross join lateral jsonb_each_text(j.waited) e
+    cross join lateral (select substr(e.key, strpos(e.key, ':') + 1) as name where strpos(e.key, ':') > 0) k
+    group by j.staged_id, k.name
   ),
   gate as materialized (
     select g.value ->> 'name' as name, g.value ->> 'scope' as scope, g.ordinality
@@ -223,29 +179,3 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
   order by c.is_all desc, c.p95 desc, c.longest desc, c.partition;
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.partition_waits from public;
-
--- The history of a job as json, by its staged id or Graphile Worker's; null: there is none.
-create or replace function _history_of(p_id bigint) returns jsonb language sql stable as $$
-  select to_jsonb(h) - 'staged_id' - 'policy_id' || jsonb_build_object(
-    'id', h.staged_id::text, 'job_id', h.job_id::text, 'policy', p.name,
-    'waited', _waited_by('reason', h.waited), 'waited_by_gate', _waited_by('gate', h.waited))
-  from history h join policies p on p.id = h.policy_id
-  where h.staged_id = p_id or h.job_id = p_id
-  order by h.staged_id <> p_id, h.last_admitted_at desc nulls last limit 1;
-$$;
-
--- How a job ended and what it had waited for, the longest first, in words: of its history, see _history_of.
-create or replace function _ended_in_words(p_history jsonb) returns text language sql stable as $$
-  select case p_history ->> 'outcome'
-      when 'succeeded' then 'It succeeded' when 'failed' then 'It failed for good' when 'removed' then 'It was removed from staging'
-      when 'dropped' then 'It was dropped' when 'replaced' then 'A newer job of its key replaced it'
-      else 'It is gone, and nobody saw its end: this was found' end
-    || ' at ' || (to_jsonb(date_trunc('second', (p_history ->> 'ended_at')::timestamptz)) #>> '{}')
-    || coalesce(', after ' || (p_history ->> 'attempts') || case when p_history ->> 'attempts' = '1' then ' attempt'
-      else ' attempts' end, '')
-    || coalesce(': ' || (p_history ->> 'error'), '')
-    || coalesce('. It waited ' || (
-      select _in_words(sum(e.value::numeric)::float8) || ': ' || string_agg(
-        replace(e.key, 'in_line', 'in line') || ' ' || _in_words(e.value::float8), ', ' order by e.value::numeric desc)
-      from jsonb_each_text(p_history -> 'waited') e), '');
-$$;

@@ -98,9 +98,8 @@ begin
   ),
   changed as (
     insert into activity (policy_id, at, caps)
-    select (a.state).policy_id, p_now, array_agg(
-      row((a.state).policy_id, (a.state).gate, (a.state).scope_key, p_now, (a.state).current_max)
-        ::cap_change)
+    select (a.state).policy_id, p_now, jsonb_agg(jsonb_build_object(
+      'gate', (a.state).gate, 'key', (a.state).scope_key, 'cap', (a.state).current_max))
     from adapted a join adaptive b on b.id = a.id
     where (a.state).current_max is distinct from (b.limiter).current_max
     group by (a.state).policy_id

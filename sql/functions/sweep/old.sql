@@ -1,21 +1,38 @@
 -- Old rows go.
 
--- Deletes the rows of a table that are older than `p_kept_for` by their column `p_time`, oldest first, without those of
--- -infinity: at most 10,000 a call, so that no transaction takes long. A sweep calls it until none is left. It skips rows
--- that another sweep is deleting. Returns how many it has deleted.
-create or replace function _collect_old(p_table text, p_time text, p_now timestamptz, p_kept_for interval)
+-- Deletes rows of a table that are too old, at most 10,000 a call, so that no transaction takes long. A sweep calls it until none
+-- is left. It skips rows that another session has locked. Returns how many it has deleted.
+--
+--   p_kept_for   of the audit and of minutes. Of the others each policy says it, or keeps none any more
+create or replace function _collect_old(p_table text, p_now timestamptz, p_kept_for interval default null)
 returns int language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5s'
 as $$
 declare
   v_removed int;
+  v_old text := case p_table
+    when 'audit' then 'audit o where o.at < $1 - $2 order by o.at'
+    when 'minutes' then 'minutes o where o.minute > ''-infinity'' and o.minute < $1 - $2 order by o.minute'
+    when 'load' then 'policies p join load o on o.policy_id = p.id
+      where p.load_kept_for is null or o.minute < $1 - make_interval(secs => p.load_kept_for + 60)'
+    when 'history' then 'policies p join history o on o.policy_id = p.id
+      where p.history_kept_for is null or o.ended_at < $1 - make_interval(secs => p.history_kept_for)'
+    -- the last reason of a partition stays, because it is in force
+    when 'reasons' then 'policies p join reasons o on o.policy_id = p.id
+      where p.history_kept_for is null or (o.from_at < $1 - make_interval(secs => p.history_kept_for) and (
+        not exists (select from partitions q where q.id = o.partition_id)
+        or exists (
+          select from reasons l where l.partition_id = o.partition_id
+            and l.from_at > o.from_at and l.from_at < $1 - make_interval(secs => p.history_kept_for))))'
+    when 'stop_times' then 'policies p join stop_times o on o.policy_id = p.id
+      where p.history_kept_for is null or o.until_at < $1 - make_interval(secs => p.history_kept_for)'
+    -- of policies that were removed meanwhile
+    when 'events' then 'events o where not exists (select from policies p where p.id = o.policy_id)' end;
 begin
-  execute format(
-    'delete from %1$I x where x.ctid = any(array(
-      select o.ctid from %1$I o where o.%2$I > ''-infinity'' and o.%2$I < $1
-      order by o.%2$I limit 10000 for update skip locked))', p_table, p_time)
-  using p_now - p_kept_for;
+  execute format('delete from %I x where x.ctid = any(array(select o.ctid from %s limit 10000 for update of o skip locked))',
+    p_table, v_old)
+  using p_now, p_kept_for;
   get diagnostics v_removed = row_count;
   return v_removed;
 end

@@ -27,7 +27,7 @@ begin
     array[row(
       identifier, payload, queue_name, run_at, max_attempts::smallint, job_key, priority::smallint, flags
     ):::GRAPHILE_WORKER_SCHEMA.job_spec], coalesce(job_key_mode, 'replace'), array[partition_key],
-    case when expires_at is not null then array[expires_at] end, :DISPATCH_POLICY_INTERNAL._debounce(debounce_wait, debounce_max_wait)) a;
+    case when expires_at is not null then array[expires_at] end, debounce_wait, debounce_max_wait) a;
   return v_added;
 end
 $$;
@@ -46,19 +46,36 @@ create or replace function :DISPATCH_POLICY_SCHEMA.add_jobs(
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   select a.* from :DISPATCH_POLICY_INTERNAL._add_jobs(   -- qualified: as in add_job
     specs, case when job_key_preserve_run_at then 'preserve_run_at' else 'replace' end, partition_keys, expires_at,
-    :DISPATCH_POLICY_INTERNAL._debounce(debounce_wait, debounce_max_wait), then_job) a;
+    debounce_wait, debounce_max_wait, then_job) a;
 $$;
 
 -- Stages jobs added from SQL if their task has a policy. Passes the others on to Graphile Worker, with the caller's rights.
 create or replace function _add_jobs(
   p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_expires_at timestamptz[],
-  p_debounce json default null, p_then :GRAPHILE_WORKER_SCHEMA.job_spec default null
+  p_wait interval, p_max_wait interval, p_then :GRAPHILE_WORKER_SCHEMA.job_spec default null
 ) returns setof :DISPATCH_POLICY_SCHEMA.added_job language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_debounces json[] := case when p_debounce is not null
-    then array_fill(p_debounce, array[coalesce(cardinality(p_specs), 0)]) end;
+  v_debounces json[];
 begin
+  if p_wait is null and p_max_wait is null then
+    null;
+  elsif p_wait is null or p_max_wait is null then
+    raise exception 'dispatch_policy: % is missing: expected debounce_wait and debounce_max_wait together, or neither. Without a longest wait, run_at and a job_key do the same',
+      case when p_wait is null then 'debounce_wait' else 'debounce_max_wait' end using errcode = 'DPARG';
+  elsif p_wait <= '0' or not isfinite(p_wait) then
+    raise exception 'dispatch_policy: debounce_wait is %, expected an interval longer than 0', p_wait using errcode = 'DPARG';
+  elsif p_max_wait < p_wait or not isfinite(p_max_wait) then
+    raise exception 'dispatch_policy: debounce_max_wait is %, expected an interval of at least debounce_wait (%)',
+      p_max_wait, p_wait using errcode = 'DPARG';
+  elsif extract(epoch from p_max_wait) > 86400e6 then
+    raise exception 'dispatch_policy: debounce_max_wait is %, expected at most a million days', p_max_wait
+      using errcode = 'DPARG';
+  else
+    v_debounces := array_fill(
+      json_build_object('waitSeconds', extract(epoch from p_wait), 'maxWaitSeconds', extract(epoch from p_max_wait)),
+      array[coalesce(cardinality(p_specs), 0)]);
+  end if;
   if p_then is distinct from null then
     return query
     select a.id, a.staged, a.task_identifier, a.queue_name, a.run_at, a.max_attempts, a.job_key, a.priority, a.flags,
@@ -71,27 +88,5 @@ begin
   select a.id, a.staged, a.task_identifier, a.queue_name, a.run_at, a.max_attempts, a.job_key, a.priority, a.flags,
     a.created_at, a.policy, a.partition, a.shard, a.id is null or (a.staged and a.job is not null)
   from _stage_specs(p_specs, p_mode, p_partition_keys, null, p_expires_at, v_debounces) a order by a.n;
-end
-$$;
-
--- The parameters `debounce_wait` and `debounce_max_wait`, checked, as a definition has them. Null: both are null.
-create or replace function _debounce(p_wait interval, p_max_wait interval) returns json
-language plpgsql as $$
-begin
-  if p_wait is null and p_max_wait is null then
-    return null;
-  elsif p_wait is null or p_max_wait is null then
-    raise exception 'dispatch_policy: % is missing: expected debounce_wait and debounce_max_wait together, or neither. Without a longest wait, run_at and a job_key do the same',
-      case when p_wait is null then 'debounce_wait' else 'debounce_max_wait' end using errcode = 'DPARG';
-  elsif p_wait <= '0' or not isfinite(p_wait) then
-    raise exception 'dispatch_policy: debounce_wait is %, expected an interval longer than 0', p_wait using errcode = 'DPARG';
-  elsif p_max_wait < p_wait or not isfinite(p_max_wait) then
-    raise exception 'dispatch_policy: debounce_max_wait is %, expected an interval of at least debounce_wait (%)',
-      p_max_wait, p_wait using errcode = 'DPARG';
-  elsif extract(epoch from p_max_wait) > 86400e6 then
-    raise exception 'dispatch_policy: debounce_max_wait is %, expected at most a million days', p_max_wait
-      using errcode = 'DPARG';
-  end if;
-  return json_build_object('waitSeconds', extract(epoch from p_wait), 'maxWaitSeconds', extract(epoch from p_max_wait));
 end
 $$;

@@ -79,7 +79,7 @@ revoke execute on function :DISPATCH_POLICY_SCHEMA.remove_policy from public;
 create or replace function _forget_policy(p_policy text, p_page int) returns boolean language plpgsql volatile as $$
 declare
   v_id int := (select p.id from policies p where p.name = p_policy);
-  v_partitions uuid[]; v_in_use boolean;
+  v_partitions uuid[]; v_in_use boolean; v_table text;
 begin
   perform from turns u where u.policy_id = v_id order by u.step, u.place for update;
   v_partitions := array(select q.id from partitions q where q.policy_id = v_id order by q.id limit p_page for update);
@@ -101,19 +101,12 @@ begin
     return false;
   end if;
   perform _drop_limiters(array(select l.id from limiters l where l.policy_id = v_id));
-  delete from overrides o where o.policy_id = v_id;
-  delete from activity a where a.policy_id = v_id;
-  delete from minutes m where m.policy_id = v_id;
-  delete from caps c where c.policy_id = v_id;
-  delete from load l where l.policy_id = v_id;
-  delete from history h where h.policy_id = v_id;
-  delete from reasons r where r.policy_id = v_id;
-  delete from stop_times s where s.policy_id = v_id;
-  delete from events e where e.policy_id = v_id;
+  foreach v_table in array '{overrides,activity,minutes,load,history,reasons,stop_times,events,turns}'::text[] loop
+    execute format('delete from %I x where x.policy_id = $1', v_table) using v_id;
+  end loop;
   -- an application may have a key locked, for as long as it likes: a sweep deletes that one
   delete from unique_keys k
   where k.ctid = any(array(select x.ctid from unique_keys x where x.policy_id = v_id for update skip locked));
-  delete from turns u where u.policy_id = v_id;
   -- a job that is committed from here on stays, under a name that nobody declared
   delete from arrivals a
   where a.policy = p_policy and not exists (select from staged_jobs s where s.partition_id = a.partition_id);
