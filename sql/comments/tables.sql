@@ -116,7 +116,7 @@ comment on column policies.ended_elsewhere is
   'How many of its jobs ended in workers without this package, so that looks had to free their slots.';
 comment on column policies.ended_elsewhere_at is 'When the last of them was found; null: none was.';
 comment on table definitions is
-  'A definition of a policy that a process has declared: the one in force, and others. _record_definition writes it, and deletes others that no worker pool has a day after their declaration. _put_in_force puts one in force.';
+  'A definition of a policy that a process has declared: the one in force, and others. _declare_policy writes it, and deletes others that no worker pool has a day after their declaration. _put_in_force puts one in force.';
 comment on column definitions.policy_id is 'Number of the policy.';
 comment on column definitions.hash is 'Hash of the definition, by which worker pools name it.';
 comment on column definitions.definition is 'The whole declaration.';

@@ -114,24 +114,6 @@ export function declaring({ schema, internal, rowsAsIs, rows, first }: Statement
         [policy, hash, ids],
       ),
 
-    /** The policies of a pool that another live pool has in another definition of the same version. */
-    otherDefinitions: async (client: Queryable, poolId: string) =>
-      (
-        await rows<{ policy: string }>(
-          client,
-          `select * from ${internal}._other_definitions(${parameters("text")}) as policy`,
-          [poolId],
-        )
-      ).map(({ policy }) => policy),
-
-    /** The policies of a pool that go by another process's definition, because its version is higher. */
-    newerDefinitions: (client: Queryable, poolId: string) =>
-      rows<{ policy: string; own_version: number; in_force_version: number }>(
-        client,
-        `select * from ${internal}._newer_definitions(${parameters("text")})`,
-        [poolId],
-      ),
-
     workerDeclares: (client: Queryable, poolId: string, definitions: object) =>
       rows(client, `select ${internal}._worker_declares(${parameters("text", "jsonb")})`, [
         poolId,

@@ -71,14 +71,14 @@ export function pools({ internal, rows }: Statements) {
         [policies],
       ),
 
-    tasksWithoutWorker: async (client: Queryable, tasks: readonly string[]) =>
-      (
-        await rows<{ task: string }>(
-          client,
-          `select * from ${internal}._tasks_without_worker(${parameters("texts")})`,
-          [tasks],
-        )
-      ).map(({ task }) => task),
+    /** What a pool that has started should say: see `_advice`. */
+    advice: (client: Queryable, poolId: string, tasks: readonly string[]) =>
+      rows<{
+        task: string | null;
+        policy: string;
+        own_version: number | null;
+        in_force_version: number;
+      }>(client, `select * from ${internal}._advice(${parameters("text", "texts")})`, [poolId, tasks]),
 
     /** The pool is connected through a pooler in transaction mode. */
     workerPooled: (client: Queryable, poolId: string) =>

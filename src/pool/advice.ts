@@ -3,7 +3,7 @@ import { tasksOf } from "../policy/policy.ts";
 import type { PoolContext } from "./pool-context.ts";
 
 /**
- * Warns, when a pool has started, of what would go wrong in silence. It needs five statements. If they fail, the pool goes on
+ * Warns, when a pool has started, of what would go wrong in silence. It needs a few statements. If they fail, the pool goes on
  * without advice.
  */
 export async function advise(context: PoolContext): Promise<void> {
@@ -14,12 +14,12 @@ export async function advise(context: PoolContext): Promise<void> {
       await withPgClient((client) => engine.workerPooled(client, poolId));
     }
     const tasks = settings.registry.policies.flatMap(tasksOf);
-    for (const task of await withPgClient((client) => engine.tasksWithoutWorker(client, tasks)))
-      logger.warn(withoutWorker(context, task));
-    for (const policy of await withPgClient((client) => engine.otherDefinitions(client, poolId)))
-      logger.warn(twoDefinitions(policy));
-    for (const newer of await withPgClient((client) => engine.newerDefinitions(client, poolId)))
-      logger.info(olderDefinition(newer));
+    for (const { task, policy, own_version, in_force_version } of await withPgClient((client) =>
+      engine.advice(client, poolId, tasks),
+    ))
+      if (task !== null) logger.warn(withoutWorker(context, task));
+      else if (own_version === null) logger.warn(twoDefinitions(policy));
+      else logger.info(olderDefinition(policy, own_version, in_force_version));
     logger.debug("The set-up has been checked");
   } catch (error) {
     logger.debug(`No advice at the start: ${(error as Error).message}`, { error });
@@ -34,14 +34,8 @@ const twoDefinitions = (policy: string) =>
   `Live workers have two definitions of policy "${policy}" with one version. That of the worker which started last is in ` +
   "force, and jobs that the others add bring the limits of theirs. Give the newer definition a higher version";
 
-interface Newer {
-  readonly policy: string;
-  readonly own_version: number;
-  readonly in_force_version: number;
-}
-
-const olderDefinition = ({ policy, own_version, in_force_version }: Newer) =>
-  `This worker has version ${own_version} of policy "${policy}", and version ${in_force_version} is in force, which another ` +
+const olderDefinition = (policy: string, own: number, inForce: number) =>
+  `This worker has version ${own} of policy "${policy}", and version ${inForce} is in force, which another ` +
   "worker has. If you roll back, nothing is to be done: the newest version that a live worker has comes into force";
 
 function withoutWorker({ settings }: PoolContext, task: string): string {

@@ -3,7 +3,6 @@ import os from "node:os";
 import test from "ava";
 import { concurrency, definePolicy, throttle } from "../../src/index.ts";
 import { createUi } from "../../src/ui/ui.ts";
-import { inside } from "../helpers/inside.ts";
 import { nameOf, table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
@@ -77,21 +76,23 @@ test("a worker that starts with the definition in force leaves it to whoever dec
 
 test("a definition that nobody has goes a day later, with the next declaration", async (t) => {
   const { pool } = await startWorker(t, { policies: [capped(5)], tasks });
-  const declares = (hash: string, later: string) =>
-    inside(
-      pool,
-      `select dispatch_policy_internal._record_definition(p, $1, definition, '{}', 'h', 1, clock_timestamp() + $2::interval)
-       from ${nameOf("policies")} p`,
-      [hash, later],
+  const declares = (hash: string) =>
+    pool.query(
+      `select dispatch_policy_internal._declare_policy(definition, $1, '{}', 'epoch') from ${nameOf("policies")}`,
+      [hash],
     );
+  const passes = (hours: number) =>
+    table(pool, "definitions").set({ declared_at: (its) => `${its} - interval '${hours} hours'` });
   const hashes = async () =>
     (await pool.query("select hash from dispatch_policy.definitions where not in_force order by 1")).rows.map(
       ({ hash }) => hash,
     );
-  await declares("old", "0");
-  await declares("new", "23 hours");
+  await declares("old");
+  await passes(23);
+  await declares("new");
   t.deepEqual(await hashes(), ["new", "old"]);
-  await declares("newer", "25 hours");
+  await passes(2);
+  await declares("newer");
   t.deepEqual(await hashes(), ["new", "newer"]);
 });
 

@@ -1,26 +1,20 @@
 -- A job goes in the call that adds it.
 
--- Admits a job in the call that adds it, if nothing goes before it. So it needs no routing step and no pass, and it never has
--- a staged row. Of a job that stays, it returns no row: the caller stages it, and the next pass decides.
+-- Admits a job in the call that adds it, if nothing goes before it: it needs no routing step and no pass, and never has a staged
+-- row. Of a job that stays, it returns no row: the caller stages it, and the next pass decides.
 --
--- It is only a short cut, and decides as a release that passes its slot on: _admit_few does the rest. So it leaves to the passes
--- whatever takes more than a look. Such are jobs with a job key, a queue or flags, partitions that are new, stopped or probed, new
--- numbers for partition or limiters, and the policies that _goes_at_once leaves out.
+-- It leaves to the passes what takes more than a look: jobs with a job key, a queue or flags, partitions that are new, stopped
+-- or probed, new numbers, and the policies that _goes_at_once leaves out. So it does if somebody waits, and where no tick loop
+-- leads: whoever ticks by hand decides when jobs go.
 --
--- It stages as well if somebody waits, and where no tick loop leads: whoever ticks by hand decides when
--- jobs go.
---
--- The danger: the limiters stay locked until the transaction ends, and a client's transaction may last. The cure: the caller
--- knows that it ends with this call.
---
--- The danger: the add fails or is late, because a row is locked or Graphile Worker refuses the job. The cure: it skips locked
--- rows, waits for other locks for 5 ms, and undoes itself after any error. The next pass meets what Graphile Worker refuses, and
--- reports it. An error that nobody expects is counted, and said by whoever leads the policy.
+-- Its limiters stay locked until the transaction ends: the caller knows that it ends with this call. It skips locked rows, waits
+-- 5 ms for other locks, and undoes itself after any error, of which an unexpected one is counted. The next pass meets what
+-- Graphile Worker refuses, and reports it.
 --
 --   p_partitions, p_jobs   as _stage takes them, with one job
 --   p_now                  null: the database clock, read after the locks
 --
--- Locks: the partition, limiters ascending. It skips locked ones.
+-- Locks: the partition, limiters ascending.
 create or replace function _admit_at_once(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_now timestamptz
 ) returns setof staging language plpgsql
@@ -125,8 +119,8 @@ begin
 end
 $$;
 
--- Whether jobs of this policy may go in the call that adds them. They may not where a pass does more than to admit them. Such
--- are policies with a budget, a bounded backlog, a history, a recorded load, or a share of each worker pool.
+-- Whether jobs of this policy may go in the call that adds them: not where a pass does more than to admit them, because of a
+-- budget, a bounded backlog, a history, a recorded load, or a share of each worker pool.
 create or replace function _goes_at_once(
   policy policies, now timestamptz
 ) returns boolean language sql immutable as $$

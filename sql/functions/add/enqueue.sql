@@ -1,14 +1,11 @@
 -- A call of jobs is staged, within the bounds of its policy.
 
--- Stages one policy's jobs of a call, with the rights of the schema's owner. So whoever may call it may stage jobs, and
--- needs no right on a table. It believes task, partition and limits, because only JavaScript can work them out. add_job and
--- add_jobs work them out themselves.
+-- Stages one policy's jobs of a call, with the rights of the schema's owner: whoever may call it needs no right on a table. It
+-- believes task, partition and limits, because only JavaScript can work them out. Of a process that has another version than the
+-- one in force it believes neither partition nor limits: its jobs wait until a tick loop works them out (_leader_keys).
 --
--- Of a process that has another version than the one in force, it believes no partition and no limits: its jobs wait until a
--- tick loop works them out (_leader_keys).
---
--- If the policy is switched off, its jobs are passed on. A job that a full backlog drops has no id. One that is dropped
--- because its key is remembered has the id of the earlier one, and a `job`.
+-- A job that a full backlog drops has no id. One that is dropped because its key is remembered has the id of the earlier one,
+-- and a `job`.
 --
 --   p_ends   the transaction is this call alone, so a job may go at once. A transaction that has written before is another
 --            one: its caller is wrong
@@ -41,8 +38,8 @@ begin
   if v_policy.enabled and v_policy.unique_for is not null then
     perform _lock_unique_keys(v_policy, p_jobs);
   end if;
-  -- An expired job keeps none out, also while the policy is off. A pass or a sweep may be about to delete it: a new job that
-  -- was taken for known beside it would be lost. So this waits for its row.
+  -- An expired job keeps none out, also while the policy is off. This waits for its row: a pass or a sweep may be about to delete
+  -- it, and a new job that was taken for known beside it would be lost.
   if v_mode = 'unsafe_dedupe' then
     perform _drop_as('expired', array(
       select s.id from staged_jobs s
@@ -106,8 +103,8 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.enqueue from public;
 
--- Passes the jobs of a policy that is switched off to Graphile Worker, by _stage_plain. That replaces staged jobs of
--- their keys, or keeps them in mode unsafe_dedupe.
+-- Passes the jobs of a policy that is switched off to Graphile Worker. That replaces staged jobs of their keys, or keeps them in
+-- mode unsafe_dedupe.
 create or replace function _add_past_gates(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
 ) returns setof staging language plpgsql as $$
@@ -150,8 +147,8 @@ $$;
 
 -- Adds to Graphile Worker the jobs of a staging call that have no policy, or one that is switched off.
 --
---   p_payloads   a job's payload stands here at place "p", counted from 1, unless it is its own "payload". Graphile Worker
---                takes what PostgreSQL takes as json. Within another json text, NUL and half a surrogate pair are refused.
+--   p_payloads   a job's payload stands here at place "p", counted from 1, unless it is its own "payload": within another json
+--                text, PostgreSQL refuses NUL and half a surrogate pair, which it takes as json
 create or replace function _stage_plain(p_jobs json, p_mode text, p_payloads text[] default null)
 returns setof staging language plpgsql as $$
 #variable_conflict use_column
@@ -197,14 +194,13 @@ $$;
 -- Keeps a policy's backlog within its bound, in the producer's transaction: returns the jobs that may be staged. It drops the
 -- others or older ones, or raises.
 --
--- Pending jobs are those that committed transactions and this one have staged. So producers that stage at the same time may
--- go past the bound together, by what they have not committed. In a strict policy they wait for each other instead.
---
--- Lanes of a partition count together once they are routed, and in a strict policy at once.
+-- Pending jobs are those that committed transactions and this one have staged. So producers that stage at the same time may go
+-- past the bound together; in a strict policy they wait for each other instead. Lanes of a partition count together once they
+-- are routed, and in a strict policy at once.
 --
 -- A job whose key is staged already takes that one's place. With unsafe_dedupe, a job whose key is anywhere changes nothing.
--- Retries and jobs copied do not count as new: no producer could add them again. A job whose partition is not known yet
--- counts only for the bound over all.
+-- Retries and copies do not count as new: no producer could add them again. A job whose partition is not known yet counts only
+-- for the bound over all.
 create or replace function _make_room(
   p_policy policies, p_partitions json, p_jobs json, p_mode text
 ) returns json language plpgsql as $$
@@ -313,17 +309,13 @@ begin
 end
 $$;
 
--- Stages jobs, and passes on those of tasks without a policy, in the caller's transaction and with the caller's rights. If
--- the calling process knows no policy of a task, the policies in the database count.
+-- Stages jobs, and passes on those of tasks without a policy, in the caller's transaction and with the caller's rights. If the
+-- calling process knows no policy of a task, the policies in the database count.
 --
--- If the policy's backlog has no bound, it only inserts: into staged_jobs, arrivals and keyless_jobs. It updates no shared
--- row, and takes no lock that another session can wait for. There are two exceptions. A job key that is already staged
--- locks that one row, and `unsafe_dedupe` first locks and deletes expired jobs of its job keys. Both lock the rows of a batch
--- in the order of their job keys. A bounded backlog is counted as well (_make_room). A strict one waits for a turn, and a
--- full one may drop staged jobs.
---
--- The danger: two calls have jobs of the same two policies, each another one's first, and wait for each other's rows. The
--- cure: the batches of a call are staged in the order of their policies.
+-- If the policy's backlog has no bound, it only inserts, and takes no lock that another session can wait for, but for two: a job
+-- key that is already staged locks that one row, and `unsafe_dedupe` first locks and deletes expired jobs of its job keys. Both
+-- lock in the order of the job keys. The batches of a call are staged in the order of their policies, else two calls could wait
+-- for each other's rows.
 --
 --   p_batches   json array, one batch per policy (and one, with policy null, for tasks without a policy here):
 --     { "policy": text, "version": int,
@@ -393,7 +385,7 @@ begin
 end
 $$;
 
--- Stages jobs whose tasks have a policy in the database. Passes the others on to Graphile Worker, with the caller's rights.
+-- Stages jobs whose tasks have a policy in the database, and passes the others on to Graphile Worker, with the caller's rights.
 -- `n` of a row is the job's place among the specs, from 1.
 create or replace function _stage_specs(
   p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_traceparent text default null,

@@ -1,8 +1,8 @@
 -- What SQL adds: policy and partition of each job are worked out here.
 
--- Works out policy and partition of jobs added from SQL, and stages them in the order given, with the rights of the
--- schema's owner. It leaves jobs of tasks without a policy to the caller. Their `staged` is null. Their `job` has the
--- form that _stage_plain reads, with the place of its payload among the specs.
+-- Works out policy and partition of jobs added from SQL, and stages them in the order given, with the rights of the schema's
+-- owner. Jobs of tasks without a policy are left to the caller: their `staged` is null, and their `job` has the form that
+-- _stage_plain reads, with the place of its payload among the specs.
 --
 --   p_debounces     for each job { "waitSeconds", "maxWaitSeconds" }, or null: that of the policy counts; null: of all jobs
 --   p_traceparent   the trace context of the jobs; null: that of the setting dispatch_policy.traceparent, if it is set

@@ -1,11 +1,11 @@
 -- When a job will start.
 
 -- When a waiting job starts, as json: `estimate` with `from`, `until` and `basis`, or null with `no_estimate`, why not, in
--- words. `p_it` is what _explained_wait says of the job, with the gates that are real, `p_stop` what stops its partition,
--- and `p_ahead` what goes before it.
+-- words. `p_it` is what _explained_wait says of the job, with the gates that are real, `p_stop` what stops its partition, and
+-- `p_ahead` what goes before it.
 --
--- It goes after all that go before, from now on, or from the end of a stop. If it is due later, it also goes after those
--- that are due until then, from its time on. It waits for a worker slot after that.
+-- It goes after all that go before, from now on, or from the end of a stop. If it is due later, it also goes after those that
+-- are due until then, from its time on. It waits for a worker slot after that.
 create or replace function _estimate(
   p_it jsonb, p_stop jsonb, p_ahead record, p_policy policies, p_partition partitions, p_job staged_jobs, p_now timestamptz
 ) returns jsonb language plpgsql stable as $$
@@ -98,19 +98,18 @@ begin
 end
 $$;
 
--- In how many seconds after `p_at` a job goes: at least, and at most, with the basis in words. So many jobs of its
--- partition, of this cost, go before it. If nobody can tell, `why` says why. `p_it` is as in _estimate.
+-- In how many seconds after `p_at` a job goes: at least, and at most, with the basis in words. So many jobs of its partition, of
+-- this cost, go before it. If nobody can tell, `why` says why. `p_it` is as in _estimate.
 --
--- A job goes at the latest of its gates' times. A throttle of its partition alone gives its time by its tokens. Every other
--- gate depends on other jobs: what all of them let through is the pace at which the partition's jobs went lately. That pace
--- has the share of other partitions in it, and the workers'. It counts if another gate than that throttle has no room for
--- all of these jobs, or if other partitions or passes keep them back.
+-- A job goes at the latest of its gates' times. A throttle of its partition alone gives its time by its tokens. Every other gate
+-- depends on other jobs: what all of them let through is the pace at which the partition's jobs went lately. That pace counts if
+-- another gate than that throttle has no room for all of these jobs, or if other partitions or passes keep them back.
 --
 -- While the job's own throttle is what it waits for, the time is nearly exact, and the pace is that of the throttle. If the
 -- partition was slower, something behind the throttle was, or nobody had jobs: then the time may be that of the pace.
 --
--- The starts ahead, and the count behind the pace, are taken for as noisy as random arrivals: 1.75 deviations to each side
--- are some 92 % of a normal distribution. Jobs of one partition share their luck, so of 200 estimates fewer may be right.
+-- The starts ahead, and the count behind the pace, are taken for as noisy as random arrivals: 1.75 deviations to each side are
+-- some 92 % of a normal distribution.
 create or replace function _wait_seconds(
   p_it jsonb, p_policy policies, p_partition partitions, p_cost float8, p_jobs int, p_cost_ahead float8,
   p_busy_since timestamptz, p_at timestamptz, p_now timestamptz,
@@ -209,13 +208,13 @@ begin
 end
 $$;
 
--- In how many seconds after `p_at` a throttle has the tokens for a job: at least, and at most. Only jobs of its own
--- partition spend them. It has refilled, and nobody has spent, until `p_at`. `p_gate` is a gate of _explained_gates.
+-- In how many seconds after `p_at` a throttle has the tokens for a job: at least, and at most. Only jobs of its own partition
+-- spend them, and nobody has until `p_at`. `p_gate` is a gate of _explained_gates.
 --
--- If nothing is spent before, the gate's `next_at` is exact. A job that costs more than the bucket's capacity waits for a
--- full one, and leaves a debt. The tokens of a window come back as unevenly as they were spent, a 64th of it late. What does
--- not fit into the calendar window that has `p_at` in it goes in those that follow, each full at its beginning. What is too
--- little for one more job stays unused, at most so much in each window.
+-- If nothing is spent before, the gate's `next_at` is exact. A job that costs more than the bucket's capacity waits for a full
+-- one, and leaves a debt. The tokens of a window come back as unevenly as they were spent, a 64th of it late. What does not fit
+-- into the calendar window that has `p_at` in it goes in those that follow. What is too little for one more job stays unused in
+-- each.
 create or replace function _throttle_seconds(
   p_gate jsonb, p_cost_ahead float8, p_cost float8, p_at timestamptz, p_now timestamptz,
   out least_s float8, out most_s float8
@@ -259,11 +258,11 @@ begin
 end
 $$;
 
--- For how many seconds a partition has admitted jobs at a steady pace, by how much of their count has decayed. `p_jobs` is
--- its decayed count, and `p_total` is how many it ever admitted. Null: the count does not tell.
+-- For how many seconds a partition has admitted jobs at a steady pace, by how much of their count has decayed. `p_jobs` is its
+-- decayed count, and `p_total` is how many it ever admitted. Null: the count does not tell.
 --
--- At a steady pace the part that is left after x mean lifetimes is (1 - e^-x) / x. Newton's method goes down to x from
--- above. Jobs from a time before only make the result longer.
+-- At a steady pace the part that is left after x mean lifetimes is (1 - e^-x) / x. Newton's method goes down to x from above.
+-- Jobs from a time before only make the result longer.
 create or replace function _counted_seconds(p_jobs float8, p_total float8, p_half_life float8)
 returns float8 language plpgsql immutable as $$
 declare

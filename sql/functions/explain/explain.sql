@@ -148,8 +148,8 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.explain_next from public;
 
--- The state of a job that does not wait in staging, by its staged id or Graphile Worker's, as json. One that has failed for
--- good has no slot: policy and partition are those of the view `jobs`.
+-- The state of a job that does not wait in staging, by its staged id or Graphile Worker's, as json. One that has failed for good
+-- has no slot: policy and partition are those of the view `jobs`.
 create or replace function _explained_run(p_id bigint) returns jsonb language sql stable as $$
   select coalesce((
     select jsonb_build_object(
@@ -182,9 +182,8 @@ create or replace function _head_of(p_partition_id uuid) returns bigint language
     (select n.id from _next_in_order(p_partition_id, 1) n));
 $$;
 
--- What stops a partition now, as json. `reason` is paused, held or breaker_open. `until` is when that ends, null if no time
--- ends it. `stop` says who did it, and why; `besides` is the hold or the breaker that ends before the other. Null: nothing
--- stops it.
+-- What stops a partition now, as json; null: nothing. `reason` is paused, held or breaker_open, `until` when that ends, if a
+-- time ends it. `stop` says who did it, and why; `besides` is the hold or the breaker that ends before the other.
 create or replace function _stop_of(p_partition partitions) returns jsonb language sql stable as $$
   select jsonb_build_object('reason', s.reason, 'until', u.until, 'stop', jsonb_build_object(
     'what', case when s.of_policy then 'policy' else 'partition' end,
@@ -213,8 +212,8 @@ create or replace function _stop_of(p_partition partitions) returns jsonb langua
   where s.reason is not null;
 $$;
 
--- What a staged job waits for, as json. Reasons come in the order in which a pass meets them: the job's own, a stop, a
--- probe, and the gates. If a partition is asked for, a stop comes before its next job's own reason.
+-- What a staged job waits for, as json. Reasons come in the order in which a pass meets them: the job's own, a stop, a probe,
+-- and the gates. If a partition is asked for, a stop comes before its next job's own reason.
 create or replace function _explained_wait(
   p_job staged_jobs, p_partition partitions, p_of_partition boolean, p_now timestamptz
 ) returns jsonb language plpgsql stable as $$
@@ -316,9 +315,8 @@ begin
 end
 $$;
 
--- What each gate says to a job of this cost, as a json array from narrow to broad scope, the ahead bound last. A gate is
--- read without a lock: what it says is of one moment, and may be another at the next pass. Without a partition there is
--- none.
+-- What each gate says to a job of this cost, as a json array from narrow to broad scope, the ahead bound last. It is read
+-- without a lock, and may be another at the next pass.
 --
 --   lacks     whether it has no room
 --   next_at   when it has the tokens that it lacks, or when the override ends that sets it to 0; null: other jobs decide it
@@ -326,7 +324,7 @@ $$;
 --     whether it is a `hold`; null: the numbers are the policy's, or of the job's context (`source`)
 --   kept_for  the partition for which a slot is reserved
 --   holders   who occupies the slots of one without room: the five jobs that have done so for longest, oldest first
---   would_lack  of a shadow gate: whether it would have no room; null: the gate is real. A shadow gate lacks nothing
+--   would_lack  of a shadow gate, which lacks nothing: whether it would have no room; null: the gate is real
 create or replace function _explained_gates(p_policy policies, p_partition partitions, p_cost float8, p_now timestamptz)
 returns jsonb language plpgsql stable as $$
 begin

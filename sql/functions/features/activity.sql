@@ -1,10 +1,10 @@
 -- What passes and releases did, by minute.
 
--- Folds up to `p_limit` rows of activity, the oldest first, into their minutes and into the totals. Returns how many rows
--- it has folded. It skips rows that another process is folding. A policy's totals are its row of the minute '-infinity'.
+-- Folds up to `p_limit` rows of activity, the oldest first, into their minutes and into the totals: a policy's row of the minute
+-- '-infinity'. Returns how many rows it has folded. It skips rows that another process is folding.
 --
--- What happened is appended, because passes, routers and releases of many processes would wait for each other at one row a
--- minute. The lists of times are counted here for the same reason: it costs the pass nothing.
+-- What happened is appended, and the lists of times are counted here, because passes, routers and releases of many processes
+-- would wait for each other at one row a minute.
 create or replace function _fold_activity(p_limit int) returns int language plpgsql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5s'
@@ -20,6 +20,7 @@ begin
       select o.id from activity o order by o.id limit p_limit for update skip locked))
     returning a.*, date_trunc('minute', a.at) as minute
   ),
+  -- of each minute, and of all of them: the minute null
   listed as materialized (
     select c.policy_id, c.minute,
       jsonb_object_agg(c.bucket, c.jobs) filter (where c.kind = 'waits') as waits,
@@ -29,11 +30,13 @@ begin
       jsonb_object_agg(c.bucket, c.jobs) filter (where c.kind = 'runs') as runs,
       sum(c.seconds) filter (where c.kind = 'runs') as run_seconds
     from (
-      select m.policy_id, m.minute, k.kind, _bucket(u.seconds) as bucket, count(*) as jobs, sum(u.seconds) as seconds
+      select m.policy_id, m.minute, k.kind, b.bucket, count(*) as jobs, sum(u.seconds) as seconds
       from moved m
       cross join lateral (values ('waits', m.waits), ('lags', m.lags), ('runs', m.runs)) k (kind, list)
       cross join unnest(k.list) u (seconds)
-      where u.seconds is not null group by 1, 2, 3, 4
+      cross join lateral (select _bucket(u.seconds) as bucket) b
+      where u.seconds is not null
+      group by m.policy_id, k.kind, b.bucket, grouping sets ((m.minute), ())
     ) c group by c.policy_id, c.minute
   ),
   summed as materialized (
@@ -44,20 +47,19 @@ begin
       _sum_of_counts(m.left_to_pass) filter (where m.left_to_pass <> '{}') as left_to_pass,
       sum(m.quarantined) as quarantined, sum(m.dropped) as dropped, sum(m.expired) as expired, sum(m.delayed) as delayed,
       sum(m.succeeded) as succeeded, sum(m.failed) as failed
-    from moved m group by m.policy_id, m.minute
+    from moved m group by m.policy_id, grouping sets ((m.minute), ())
   ),
   kept as (
     insert into minutes as m (
       policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, shadow_denied, left_to_pass,
       quarantined, dropped, expired, delayed, succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
-    select s.policy_id, coalesce(s.minute, '-infinity'), sum(s.passes), sum(s.pass_seconds), max(s.last_pass_at),
-      sum(s.staged), sum(s.admitted), _sum_of_counts(s.denied), _sum_of_counts(s.shadow_denied),
-      _sum_of_counts(s.left_to_pass), sum(s.quarantined), sum(s.dropped), sum(s.expired), sum(s.delayed),
-      sum(s.succeeded), sum(s.failed), _sum_of_counts(l.waits), coalesce(sum(l.wait_seconds), 0),
-      _sum_of_counts(l.lags), coalesce(sum(l.lag_seconds), 0), _sum_of_counts(l.runs), coalesce(sum(l.run_seconds), 0)
+    select s.policy_id, coalesce(s.minute, '-infinity'), s.passes, s.pass_seconds, s.last_pass_at, s.staged, s.admitted,
+      s.denied, s.shadow_denied, s.left_to_pass, s.quarantined, s.dropped, s.expired, s.delayed, s.succeeded, s.failed,
+      coalesce(l.waits, '{}'), coalesce(l.wait_seconds, 0), coalesce(l.lags, '{}'), coalesce(l.lag_seconds, 0),
+      coalesce(l.runs, '{}'), coalesce(l.run_seconds, 0)
     from summed s
-    left join listed l on (l.policy_id, l.minute) = (s.policy_id, s.minute)
-    group by grouping sets ((s.policy_id, s.minute), (s.policy_id)) order by 1, 2
+    left join listed l on l.policy_id = s.policy_id and l.minute is not distinct from s.minute
+    order by 1, 2
     on conflict (policy_id, minute) do update set
       passes = m.passes + excluded.passes, pass_seconds = m.pass_seconds + excluded.pass_seconds,
       last_pass_at = greatest(m.last_pass_at, excluded.last_pass_at),
@@ -101,10 +103,8 @@ begin
 end
 $$;
 
--- The time that a share of the counted jobs took at most, in seconds: the middle of its bucket, which is less than a tenth
--- from both ends. Null: none was counted.
---
---   p_counts   jobs by _bucket, as in the minutes
+-- The time that a share of the counted jobs took at most, in seconds: the middle of its bucket, which is less than a tenth from
+-- both ends. Null: none was counted. `p_counts` has jobs by _bucket, as in the minutes.
 --
 -- Its body is parsed once, when it is made, and so names the same operators under any search_path.
 create or replace function _quantile(p_share float8, p_counts jsonb) returns float8 language sql immutable return (
@@ -115,8 +115,8 @@ create or replace function _quantile(p_share float8, p_counts jsonb) returns flo
   ) b
   where b.up_to >= p_share * b.all_jobs order by b.bucket limit 1);
 
--- What a policy, or all of them together, did in steps of minutes, for charts: the columns as in the view `minutes`. Jobs
--- are counted together before their quantiles are taken. Those of several policies or minutes cannot be averaged.
+-- What a policy, or all of them together, did in steps of minutes, for charts: the columns as in the view `minutes`. Jobs are
+-- counted together before their quantiles are taken: those of several policies or minutes cannot be averaged.
 --
 --   policy   null: all policies
 --   since    the first step has this time in it

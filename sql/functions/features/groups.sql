@@ -47,11 +47,11 @@ begin
 end
 $$;
 
--- Makes a job group of jobs that were just added, and returns its id. If none of them is left to wait for, it adds the
--- callback at once, and returns null. If that cannot be added now, the group stays open.
+-- Makes a job group of jobs that were just added, and returns its id. If none of them is left to wait for, it adds the callback
+-- at once, and returns null. If that cannot be added now, the group stays open.
 --
--- A job that was not added counts as dropped, also if the row has the id of the job that kept it out (`uniqueFor`). So does one
--- whose job the call has already.
+-- A job that was not added counts as dropped, also if the row has the id of the job that kept it out (`uniqueFor`), or the call
+-- has that job already.
 create or replace function _open_group(
   p_rows staging[], p_then json
 ) returns bigint language plpgsql volatile as $$
@@ -121,9 +121,9 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.add_group from public;
 
--- Counts in their groups the jobs that have ended for good, by what is told of them, and adds the callbacks of groups in which
--- they were the last. A job counts once, because its row in group_jobs goes. One that goes on is known by Graphile Worker's id
--- as well, because it may go on without a slot; one that goes on under another id is known by that.
+-- Counts in their groups the jobs that have ended for good, and adds the callbacks of groups in which they were the last. A job
+-- counts once, because its row in group_jobs goes. One that goes on is known by Graphile Worker's id as well, because it may go
+-- on without a slot; one that goes on under another id is known by that.
 --
 -- Returns events that have to stay: of jobs whose groups another session has locked, and what comes after these.
 create or replace function _events_to_groups(p_events events[]) returns bigint[] language plpgsql volatile
@@ -218,9 +218,8 @@ begin
 end
 $$;
 
--- Adds the callbacks of those of these groups that have no job left. The caller has locked them. A callback that cannot be added,
--- or whose job key somebody adds in a transaction that stays open, stops nothing else: its group keeps the error, and a sweep
--- tries again.
+-- Adds the callbacks of those of these groups that have no job left. The caller has locked them. If a callback cannot be added,
+-- or somebody keeps its job key locked, its group keeps the error, and a sweep tries again.
 create or replace function _end_groups(p_ids bigint[]) returns void language plpgsql volatile
 set lock_timeout = '100ms' as $$
 declare
@@ -241,11 +240,8 @@ begin
 end
 $$;
 
--- Adds the callback of a job group whose jobs have all ended, and deletes the group. The payload gets the counts as "_group",
--- as Graphile Worker's crontab adds "_cron". Raises if the callback cannot be added, because the backlog is full or its job
--- key is remembered (`uniqueFor`).
---
--- If its task has no policy any more, it goes to Graphile Worker, where nothing expires.
+-- Adds the callback of a job group whose jobs have all ended, and deletes the group. The payload gets the counts as "_group", as
+-- Graphile Worker's crontab adds "_cron". Raises if the backlog is full or the job key is remembered (`uniqueFor`).
 create or replace function _end_group(p_group groups)
 returns void language plpgsql volatile as $$
 declare
@@ -279,8 +275,8 @@ begin
 end
 $$;
 
--- Ends in their groups the jobs whose end no release has seen: Graphile Worker ran them past their policy, or an operator
--- ended them there. Then it adds up what others have left, and tries callbacks again that could not be added.
+-- Ends in their groups the jobs whose end no release has seen: Graphile Worker ran them past their policy, or an operator ended
+-- them there. Then it adds up what others have left, and tries callbacks again that could not be added.
 --
 -- It reads a page of at most `p_max` jobs, by staged_id, behind the place that the caller gives.
 --

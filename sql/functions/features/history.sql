@@ -157,12 +157,11 @@ begin
 end
 $$;
 
--- Ends the history of jobs that left both staging and their slots, and that no release has ended. An operator took the slot of
--- a job that ran, or unstaged its parked job. It skips locked rows.
+-- Ends the history of jobs that left both staging and their slots, and that no release has ended: an operator took the slot of a
+-- job that ran, or unstaged its parked job. It skips locked rows.
 --
--- It reads a page of those that have not ended: at most `p_max`, by policy and staged_id, behind the place that the caller
--- gives. Many may go on, such as retries that go past the gates. If it read the first ones again and again, it would never
--- come to the others.
+-- It reads a page of those that have not ended, at most `p_max`, by policy and staged_id, behind the place that the caller
+-- gives. Many may go on, such as retries that go past the gates.
 --
 --   closed      how many it has ended
 --   policy_id, staged_id   the place behind which the next page begins; null: this was the last one

@@ -1,8 +1,8 @@
 -- The load of policies that record it.
 
--- Adds what these events of a policy say to its load. It is bounded: of each minute a hundred partitions have rows, and all
--- others share one. Partitions that have a row of the minute keep it. Then come those that had one of the minute before.
--- So a partition is not in and out. Then come those with the most jobs.
+-- Adds what these events of a policy say to its load. Of each minute a hundred partitions have rows, and all others share one.
+-- Those that have a row of the minute keep it. Then come those that had one of the minute before, so that a partition is not in
+-- and out, and then those with the most jobs.
 create or replace function _events_to_load(p_events events[]) returns void language plpgsql volatile as $$
 begin
   with change as materialized (

@@ -121,16 +121,15 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.gate_waits from public;
 
--- How long jobs waited from when they were due to their first admission, by partition and over time. The policy's history
--- says so. It reads the jobs that ended since a time, at most the last 10,000 of the policy. It leaves out those that
--- were never admitted.
+-- How long jobs waited from when they were due to their first admission, by partition and over time, as the policy's history
+-- says. It reads the jobs that ended since a time, at most the last 10,000 of the policy, without those that were never
+-- admitted.
 --
 --   partition        its key. Null: all partitions. That row is missing only if the policy keeps no history.
 --   jobs             how many of the jobs ended.
 --   p95_seconds      how long 95 of 100 of them waited at most. Null: none ended.
 --   longest_seconds  how long the job waited that waited for longest.
---   steps            the same as p95_seconds, of the jobs that ended in each step since the time. Steps begin as those of
---                    minutes_in_steps.
+--   steps            the same as p95_seconds, of the jobs that ended in each step since the time, as in minutes_in_steps.
 --
 -- Beside the row of all it returns the row of the partition that was asked for, or else the ten worst.
 --

@@ -1,11 +1,11 @@
 -- A policy is declared, and a definition is put in force.
 
--- Records a policy as a process declares it. Workers decide which definition is in force: see _newest_live. While no worker
--- has the policy, the higher version is, and of equal versions that of the process which started last. A process whose clock
--- is ahead counts as started now: otherwise later processes would be refused until that time.
+-- Records a policy as a process declares it. Workers decide which definition is in force: see _newest_live. While no worker has
+-- the policy, the higher version is, and of equal versions that of the process which started last. A process whose clock is
+-- ahead counts as started now: otherwise later processes would be refused until that time.
 --
--- Returns whether this definition is now in force, and whether limits are to be worked out again from the stored
--- contexts. They are if it differs from the one before, or if a process that began to do so was killed.
+-- Returns whether this definition is now in force, and whether limits are to be worked out again from the stored contexts. They
+-- are if it differs from the one before, or if a process that began to do so was killed.
 --
 --   p_settings   { "halfLifeSeconds", "admissionBatchSize", "tickAdmissionBudget", "ahead": { "jobs", "seconds" },
 --     "enabled" }. A process without a preset leaves out the settings that it does not know. They stay as they are.
@@ -48,7 +48,20 @@ begin
   left join all_policies a on a.paused_until > clock_timestamp()
   on conflict (name) do nothing;
   v_policy := _policy(v_name);
-  perform _record_definition(v_policy, p_hash, p_definition, p_settings, p_host, p_pid, clock_timestamp());
+  -- one that is in force keeps its declaration: a worker that starts with the same one changes nothing
+  insert into definitions as d (policy_id, hash, definition, settings, declared_at, host, pid)
+  values (v_policy.id, p_hash, p_definition, p_settings, clock_timestamp(), p_host, p_pid)
+  on conflict (policy_id, hash) do update set
+    definition = excluded.definition, settings = d.settings || excluded.settings,
+    declared_at = case when d.in_force_at is null then excluded.declared_at else d.declared_at end,
+    host = case when d.in_force_at is null then excluded.host else d.host end,
+    pid = case when d.in_force_at is null then excluded.pid else d.pid end;
+  -- A definition with a value that differs at each start would leave a row each time. A silent pool may come back
+  delete from definitions d
+  where d.policy_id = v_policy.id and d.in_force_at is null and d.declared_at < clock_timestamp() - interval '1 day'
+    and not exists (
+      select from workers w
+      where not w.ended and w.definitions #>> array[v_name, 'hash'] = d.hash);
   v_live := _newest_live(v_policy);
   in_force := case when v_live is null
     then ((p_definition ->> 'version')::int, v_started_at) >= (v_policy.version, v_policy.declared_at)
@@ -60,30 +73,6 @@ begin
     select from definitions d where d.policy_id = v_policy.id and d.hash = p_hash and d.resolves);
   return next;
 end
-$$;
-
--- Records a definition that a process declares, its settings, and by whom. So it can be put in force, and the one in force
--- can be compared with those that other live workers have. A definition that is in force keeps its declaration: a worker
--- that starts with the same one changes nothing.
---
--- The danger: a definition with a value that differs at each start would leave a row each time. The cure: the next
--- declaration deletes rows that are not in force, are older than a day, and that no worker pool has. A silent pool may come
--- back.
-create or replace function _record_definition(
-  p_policy policies, p_hash text, p_definition jsonb, p_settings jsonb, p_host text, p_pid int, p_now timestamptz
-) returns void language sql volatile as $$
-  insert into definitions as d (policy_id, hash, definition, settings, declared_at, host, pid)
-  values ((p_policy).id, p_hash, p_definition, p_settings, p_now, p_host, p_pid)
-  on conflict (policy_id, hash) do update set
-    definition = excluded.definition, settings = d.settings || excluded.settings,
-    declared_at = case when d.in_force_at is null then excluded.declared_at else d.declared_at end,
-    host = case when d.in_force_at is null then excluded.host else d.host end,
-    pid = case when d.in_force_at is null then excluded.pid else d.pid end;
-  delete from definitions d
-  where d.policy_id = (p_policy).id and d.in_force_at is null and d.declared_at < p_now - interval '1 day'
-    and not exists (
-      select from workers w
-      where not w.ended and w.definitions #>> array[(p_policy).name, 'hash'] = d.hash);
 $$;
 
 -- The hash of the newest definition of a policy that a live worker pool has, see the view `definitions`. Null: no live pool
@@ -168,9 +157,8 @@ begin
 end
 $$;
 
--- In what two definitions of a policy differ, by option: [{ "option", "now", "here" }]. `now` is the value of the first, and
--- `here` that of the second. A gate's values are compared by its name, so that a gate that has moved differs in its position
--- alone.
+-- In what two definitions of a policy differ, by option: [{ "option", "now", "here" }], with the value of the first, and of the
+-- second. A gate's values are compared by its name, so that a gate that has moved differs in its position alone.
 create or replace function _definition_differences(a jsonb, b jsonb) returns jsonb
 language sql immutable
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$

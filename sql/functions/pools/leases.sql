@@ -1,13 +1,11 @@
 -- Leases: which pool leads which shard.
 
--- Bids for or renews the leases of a tick loop. For each it returns what the loop must know before it sleeps: whether it
--- leads, and until when the leader's lease runs. It also returns when a partition becomes eligible, and whether arrivals
--- wait.
+-- Bids for or renews the leases of a tick loop. For each it returns what the loop must know before it sleeps: whether it leads,
+-- until when the leader's lease runs, when a partition becomes eligible, and whether arrivals wait.
 --
--- It is one statement, so that an idle process costs little. It is part of a heartbeat, so it does not wait for a lease
--- that another session has locked. A lease that runs for longer than any lease does is void: a clock was ahead.
---
--- A pool that has the definition in force takes the leases of pools that have another one: see _leader_keys.
+-- It is part of a heartbeat, so it does not wait for a lease that another session has locked. A lease that runs for longer than
+-- any lease does is void: a clock was ahead. A pool that has the definition in force takes the leases of pools that have another
+-- one: see _leader_keys.
 create or replace function _lease(
   p_holder text, p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
 ) returns table (
@@ -56,8 +54,8 @@ $$;
 
 -- Every shard of these policies that has something to do or a leader, and always 'default'. `p_shards` null: of all shards.
 --
---   p_idle   also the shards in `p_shards`, and those that had a leader. If all partitions of a shard wait for a job
---            to end, the shard has nothing to do. Its leader must stay all the same, because it is notified of that end.
+--   p_idle   also the shards in `p_shards`, and those that had a leader. A shard whose partitions all wait for a job to end has
+--            nothing to do, but its leader must stay, because it is notified of that end.
 create or replace function _led_shards(p_policies text[], p_shards text[], p_idle boolean)
 returns table (policy text, policy_id int, shard text, ahead_limiter_id bigint) language sql stable as $$
   select p.name, p.id, s.shard, p.ahead_limiter_id

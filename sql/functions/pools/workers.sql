@@ -20,11 +20,11 @@ begin
 end
 $$;
 
--- Records a worker pool's heartbeat. For the time `p_stale_after`, the pool is alive and its slots count for the ahead
--- bound. If the pool has more slots than before, the ahead bound rises, and this notifies the tick loops.
+-- Records a worker pool's heartbeat: for the time `p_stale_after` it is alive, and its slots count for the ahead bound. If it
+-- has more slots than before, the bound rises, and the tick loops are notified.
 --
--- A heartbeat that comes later than half of that time restarts `unbroken_since`. The database may have been away, and
--- then other pools were silent as well.
+-- A heartbeat that comes later than half of that time restarts `unbroken_since`: the database may have been away, and then other
+-- pools were silent as well.
 create or replace function _worker_alive(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval, p_clock_behind interval
 ) returns void language sql volatile
@@ -53,9 +53,8 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   update workers w set definitions = p_definitions where w.pool_id = p_pool_id;
 $$;
 
--- Records that a pool has ended. Its row stays for a while. A fetch that was under way may commit only now. It locks a
--- job that nobody runs, and Graphile Worker would keep that lock for hours. A pool that leaves a job locked counts as
--- dead once it is silent.
+-- Records that a pool has ended. Its row stays for a while: a fetch that was under way may commit only now, and lock a job that
+-- nobody runs. A pool that leaves a job locked counts as dead once it is silent.
 create or replace function _worker_ended(p_pool_id text) returns void language sql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   update workers w set slots = 0, stale_at = clock_timestamp(), buried_at = clock_timestamp(), ended = true
@@ -68,40 +67,32 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   update workers w set pooled = true where w.pool_id = p_pool_id;
 $$;
 
--- The policies of a pool that go by a definition of a higher version than the pool's own. Either a deployment is being
--- rolled back, or an old process has started again.
-create or replace function _newer_definitions(p_pool_id text)
-returns table (policy text, own_version int, in_force_version int) language sql stable
+-- What a pool that has started should say. A row with a `task`: no live pool has it, so its jobs are admitted, and then wait in
+-- Graphile Worker. A row with versions: that policy goes by a higher version than the pool's own. Another row: another live pool
+-- has that policy in another definition of the same version.
+create or replace function _advice(p_pool_id text, p_tasks text[])
+returns table (task text, policy text, own_version int, in_force_version int) language sql stable
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  select p.name, (d.value ->> 'version')::int, p.version from workers w
-  cross join jsonb_each(w.definitions) d
-  join policies p on p.name = d.key
-  where w.pool_id = p_pool_id and p.version > (d.value ->> 'version')::int
-  order by p.name;
-$$;
-
--- The policies of a pool that another live pool has in another definition of the same version.
-create or replace function _other_definitions(p_pool_id text) returns setof text language sql stable
-set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  select d.key from workers w
-  cross join jsonb_each(w.definitions) d
-  where w.pool_id = p_pool_id and exists (
-    select from workers x
-    where x.stale_at > clock_timestamp() and x.definitions #> array[d.key, 'version'] = d.value -> 'version'
-      and x.definitions #> array[d.key, 'hash'] <> d.value -> 'hash')
-  order by d.key;
-$$;
-
--- Which of these tasks no live worker pool has. Their jobs are admitted, and then wait in Graphile Worker.
-create or replace function _tasks_without_worker(p_tasks text[]) returns table (task text) language sql stable
-set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  select t.task from unnest(p_tasks) t (task)
+  with own as (
+    select d.key as policy, d.value ->> 'version' as version, d.value ->> 'hash' as hash
+    from workers w cross join jsonb_each(w.definitions) d where w.pool_id = p_pool_id
+  )
+  select t.task, null::text, null::int, null::int from unnest(p_tasks) t (task)
   where not exists (select from workers w where w.stale_at > clock_timestamp() and t.task = any (w.tasks))
-  order by 1;
+  union all
+  select null, o.policy, null, null from own o
+  where exists (
+    select from workers x
+    where x.stale_at > clock_timestamp() and x.definitions #>> array[o.policy, 'version'] = o.version
+      and x.definitions #>> array[o.policy, 'hash'] <> o.hash)
+  union all
+  select null, o.policy, o.version::int, p.version from own o
+  join policies p on p.name = o.policy and p.version > o.version::int
+  order by 1, 3 nulls first, 2;
 $$;
 
--- Raises if a live worker pool has this policy; null: if any pool lives. Such a pool would go on, and find the policy or
--- the schema gone. The message names up to five pools, and says when each counts as dead if it was killed.
+-- Raises if a live worker pool has this policy; null: if any pool lives. Such a pool would go on, and find the policy or the
+-- schema gone. The message names up to five pools, and says when each counts as dead if it was killed.
 create or replace function _refuse_live_workers(p_verb text, p_policy text) returns void language plpgsql volatile as $$
 declare
   v_pools text;

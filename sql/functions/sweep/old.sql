@@ -76,14 +76,14 @@ set lock_timeout = '1s' as $$
   where not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = o.job_id);
 $$;
 
--- Who keeps PostgreSQL from removing dead rows of this database, and began to longer ago than `p_older_than`. At most five,
--- the oldest first. `transactions` counts those that have written since: the rows that died in them are kept.
+-- Who keeps PostgreSQL from removing dead rows of this database, and began to longer ago than `p_older_than`. At most five, the
+-- oldest first. `transactions` counts those that have written since: the rows that died in them are kept.
 --
--- PostgreSQL knows no time for a slot or a standby, and shows a role without pg_read_all_stats none of other roles'
--- sessions. Then `seconds` is null, and there must be `p_transactions` at least.
+-- PostgreSQL knows no time for a slot or a standby, and shows a role without pg_read_all_stats none of other roles' sessions.
+-- Then `seconds` is null, and there must be `p_transactions` at least.
 --
--- A transaction of another database that only reads keeps nothing here. One that has written does: each snapshot that is
--- taken here regards it as running, and so reaches back to where it began. A slot counts for all databases.
+-- A transaction of another database that only reads keeps nothing here. One that has written does: each snapshot that is taken
+-- here reaches back to where it began. A slot counts for all databases.
 create or replace function _old_snapshots(p_now timestamptz, p_older_than interval, p_transactions bigint)
 returns table (
   kind text, name text, pid int, role text, application text, state text, database text, since timestamptz, seconds float8,
@@ -115,9 +115,8 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   order by h.transactions desc, h.pid limit 5;
 $$;
 
--- The policies for which jobs wait, and which no live worker pool has, with the number of those jobs, up to 10,000. They may
--- have been renamed or removed in the code. A name that nobody declared is one of them: a process that still knows the
--- policy may have added jobs.
+-- The policies for which jobs wait, and which no live worker pool has, with the number of those jobs, up to 10,000: renamed or
+-- removed in the code, or never declared, while a process that knows them adds jobs.
 --
 -- A host that is no worker pool may tick it (wrapTaskList). Then some job of it has ended in the last five minutes.
 create or replace function _orphaned_policies()

@@ -1,13 +1,11 @@
 -- Repairs.
 
--- Puts the newest definition that a live worker pool has in force, for each policy of which another one is: the last pool of
--- a newer one is gone. So a deployment that was rolled back goes by its own limits. A policy also gets its tasks back from
--- one that no live pool has any more, as when a rename is rolled back. Without a live pool, all stays as it is.
+-- Puts the newest definition that a live worker pool has in force, for each policy of which another one is: so a deployment that
+-- was rolled back goes by its own limits. A policy also gets its tasks back from one that no live pool has any more, as when a
+-- rename is rolled back. Returns what has changed. Pools that have the definition are notified, and work the limits out again.
 --
--- Returns what has changed. Pools that have the definition are notified, and work the limits out again.
---
--- The danger: after the database was away, the pools of the newer definition are silent for a moment, and limits would
--- change to and fro. The cure: while any pool is silent, nothing changes. _sweep_workers buries it first.
+-- While any pool is silent, nothing changes: after the database was away, the pools of the newer definition are silent for a
+-- moment, and limits would change to and fro. _sweep_workers buries a silent one first.
 create or replace function _sweep_definitions()
 returns table (policy text, version int, version_before int) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
@@ -83,16 +81,13 @@ begin
 end
 $$;
 
--- Jobs that have run for longer than their policy's slot_timeout: the caller frees their slots. A job that waits in
--- Graphile Worker does not run. One that waits in a worker's local queue counts as running from its fetch. When it starts,
--- its start is recorded, and it checks whether it still has its slot.
+-- Jobs that have run for longer than their policy's slot_timeout: the caller frees their slots, and names admission and attempt,
+-- because by then the slot may belong to a later attempt, or to the next job of the key in the same row. One that waits in a
+-- worker's local queue counts as running from its fetch; when it starts, it checks whether it still has its slot.
 --
 -- If the database's clock steps an hour ahead, every job looks overdue, and its successor would run beside it. So the time
--- counts only while the heartbeats of the job's worker pool are unbroken, which a step breaks. A silent pool's jobs are
--- left to _sweep_workers. A pool without heartbeats does not have this package: its jobs count from their fetch.
---
--- By then the slot may belong to a later attempt, or to the next job of the key in the same row. So admission and attempt
--- are returned, and the release names them.
+-- counts only while the heartbeats of the job's worker pool are unbroken, which a step breaks. A silent pool's jobs are left to
+-- _sweep_workers. A pool without heartbeats does not have this package: its jobs count from their fetch.
 create or replace function _sweep_overdue()
 returns table (job_id bigint, admission bigint, attempt int) language sql stable
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
@@ -121,12 +116,12 @@ begin
 end
 $$;
 
--- Fails a parked job for good if a newer job of its key has replaced it, and that one left staging without being
--- admitted. For example, a full backlog dropped it. Nothing else would ever run or end the parked one. If another session
--- has its row locked, it waits for another sweep. Returns how many failed for good.
+-- Fails a parked job for good if a newer job of its key has replaced it, and that one left staging without being admitted:
+-- nothing else would ever run or end it. If another session has its row locked, it waits for another sweep. Returns how many
+-- failed for good.
 --
--- An application that adds a job of such a key waits until this commits. So it is 200 jobs at most, drawn by lot, and 20
--- waits for locks of 5 ms.
+-- An application that adds a job of such a key waits until this commits. So it is 200 jobs at most, drawn by lot, and 20 waits
+-- for locks of 5 ms.
 create or replace function _sweep_replaced() returns int language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set lock_timeout = '5ms'

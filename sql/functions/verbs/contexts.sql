@@ -69,12 +69,12 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.refresh_context from public;
 
--- Partitions of a policy whose context has these values, in the order of their ids, for a page of whoever may see these
--- alone. There is no index by context, because each pass would have to maintain it. So it looks through all partitions, but
--- through some `most_read` of them at a time: a call takes as long beside a million.
+-- Partitions of a policy whose context has these values, in the order of their ids, for a page of whoever may see these alone.
+-- There is no index by context, because each pass would have to maintain it. So it looks through some `most_read` of all
+-- partitions at a time.
 --
--- The id of a partition is a hash of its key, and would confirm a guess of another's key. So a call ends, and begins, at the
--- id of such a partition, or at a 4,096th of all ids. Whoever tries out beginnings learns no id of others.
+-- The id of a partition is a hash of its key, and would confirm a guess of another's key. So a call ends, and begins, at the id
+-- of such a partition, or at a 4,096th of all ids.
 --
 --   behind    the id behind which it goes on, or the 4,096th in which that lies; null: from the beginning
 --   goes_on   the next call's `behind`; null: it has seen all

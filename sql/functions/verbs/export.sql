@@ -66,8 +66,8 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.export from public;
 
--- The staged jobs of a partition, also of one that no router knows yet. Some have only the key that their caller gave, and
--- the rest is still to be worked out. PostgreSQL inlines this query, as that of _staged_of.
+-- The staged jobs of a partition, also of one that no router knows yet, and of those whose caller gave only the key. PostgreSQL
+-- inlines this query, as that of _staged_of.
 create or replace function _staged_in(p_policy text, p_key text)
 returns setof staged_jobs language sql stable as $$
   select s.* from staged_jobs s
@@ -79,8 +79,8 @@ $$;
 -- The rows of these parked jobs, which Graphile Worker has. None of another kind: a row that has its next job is no longer
 -- parked. Those behind one _portion, by their staged ids, have neither payload nor error.
 --
--- Graphile Worker has no public function that shows the payload of a job. So this function reads what reschedule_jobs
--- returns, and undoes it, as _stored_payload does. No other session ever sees a change.
+-- No public function of Graphile Worker shows a payload. So this reads what reschedule_jobs returns, and undoes it, as
+-- _stored_payload does.
 create or replace function _parked_rows(p_job_ids bigint[])
 returns :DISPATCH_POLICY_SCHEMA.db_job[] language plpgsql volatile
 set lock_timeout = '900ms' as $$   -- less than PostgreSQL takes to look for a deadlock: this call gives way

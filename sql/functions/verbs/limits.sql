@@ -168,9 +168,9 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.limit_changes from public;
 
--- One limiter as the view shows it, that of a shadow gate with what it really has. The functions of a view run with the
--- reader's rights and search_path. This one does not, so that a reader needs no right on a table. It finds its row by index:
--- as part of the view's own plan, 2,000 limiters took 7 s, now 0.5.
+-- One limiter as the view shows it, that of a shadow gate with what it really has. A view's functions run with the reader's
+-- rights and search_path. This one does not, so that a reader needs no right on a table. It finds its row by index: as part of
+-- the view's own plan, 2,000 limiters took 7 s, not 0.5.
 create or replace function :DISPATCH_POLICY_SCHEMA.limiter_shown(p_policy_id int, p_limiter_id bigint)
 returns table (rate float8, per float8, capacity float8, tokens float8, slots int, cap int, share int, pools int)
 language plpgsql stable

@@ -73,9 +73,9 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.remove_policy from public;
 
--- Deletes all that is known of a policy, except for its rows in the audit. Partitions go a page at a time: false says that
--- there are more. A pass of somebody who still ticks it may be at work. So it locks what passes lock, in their order, and
--- looks again under the locks. If a job was staged or admitted meanwhile, it raises lock_not_available, and is tried again.
+-- Deletes all that is known of a policy, except for its rows in the audit. Partitions go a page at a time: false says that there
+-- are more. A pass of somebody who still ticks it may be at work. So it locks what passes lock, in their order, and looks again.
+-- If a job was staged or admitted meanwhile, it raises lock_not_available, and is tried again.
 create or replace function _forget_policy(p_policy text, p_page int) returns boolean language plpgsql volatile as $$
 declare
   v_id int := (select p.id from policies p where p.name = p_policy);
