@@ -13,7 +13,7 @@ export interface DeclaringProcess {
  * Policies, and the limits that a new definition gives to existing partitions. It is long because it is a list: a method a
  * statement.
  */
-export function declaring({ schema, internal, rowsAsIs, rows, first }: Statements) {
+export function declaring({ schema, internal, rowsAsIs, first }: Statements) {
   return {
     declare: (
       client: Queryable,
@@ -113,11 +113,5 @@ export function declaring({ schema, internal, rowsAsIs, rows, first }: Statement
         `select * from ${internal}._refresh_reach(${parameters("text", "text", "uuids")})`,
         [policy, hash, ids],
       ),
-
-    workerDeclares: (client: Queryable, poolId: string, definitions: object) =>
-      rows(client, `select ${internal}._worker_declares(${parameters("text", "jsonb")})`, [
-        poolId,
-        JSON.stringify(definitions),
-      ]),
   };
 }

@@ -80,9 +80,15 @@ export function pools({ internal, rows }: Statements) {
         in_force_version: number;
       }>(client, `select * from ${internal}._advice(${parameters("text", "texts")})`, [poolId, tasks]),
 
+    workerDeclares: (client: Queryable, poolId: string, definitions: object) =>
+      rows(client, `select ${internal}._worker_has(${parameters("text", "jsonb")}, null)`, [
+        poolId,
+        JSON.stringify(definitions),
+      ]),
+
     /** The pool is connected through a pooler in transaction mode. */
     workerPooled: (client: Queryable, poolId: string) =>
-      rows(client, `select ${internal}._worker_pooled(${parameters("text")})`, [poolId]),
+      rows(client, `select ${internal}._worker_has(${parameters("text")}, null, true)`, [poolId]),
 
     workerEnded: (client: Queryable, poolId: string) =>
       rows(client, `select ${internal}._worker_ended(${parameters("text")})`, [poolId]),

@@ -59,10 +59,7 @@ test("every table, column, type, view and function has a comment", async (t) => 
 test("a function's comment is the first paragraph of its file, on one line", async (t) => {
   const { pool } = await testDatabase(t);
   const all = await comments(pool);
-  t.is(
-    all.get("function _worker_pooled"),
-    "Records that a pool is connected through a pooler in transaction mode.",
-  );
+  t.is(all.get("function _count_repairs"), "Adds what a sweep repaired, by kind, to the totals.");
   t.regex(all.get("function add_job") ?? "", /^Graphile Worker's add_job, .*, else passes it on\.$/);
   t.notRegex(all.get("function add_job") ?? "", /select|\n/);
   t.regex(all.get("function _adaptive_fold") ?? "", /^Folds finished jobs/); // an aggregate

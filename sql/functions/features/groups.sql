@@ -93,7 +93,7 @@ begin
   if (p_then).identifier is null then
     raise exception 'dispatch_policy: then_job: identifier is null, expected the task of the callback' using errcode = 'DPARG';
   end if;
-  perform _refuse_ungoverned(array[(p_then).identifier]);
+  perform _refuse_ungoverned(array[(p_then).identifier] || array(select s.identifier from unnest(p_specs) s));
   perform _check_specs(array[p_then], 'replace', null, null);
   if exists (select from unnest((p_then).flags) f where _is_own_flag(f)) then
     raise exception 'dispatch_policy: then_job: flags that begin with "dispatch_policy:" are reserved' using errcode = 'DPARG';
@@ -108,7 +108,6 @@ begin
   from policy_tasks t
   join policies p on p.id = t.policy_id
   where t.task_identifier = (p_then).identifier;
-  perform _refuse_ungoverned(array(select s.identifier from unnest(p_specs) s));
   v_rows := array(select s from :DISPATCH_POLICY_SCHEMA.add_governed(
     p_specs, p_mode, p_partition_keys, null, p_expires_at, p_debounces) s);
   perform _open_group(v_rows, json_build_object(

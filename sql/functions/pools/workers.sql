@@ -44,13 +44,15 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
       else w.unbroken_since end;
 $$;
 
--- Records which policies a worker pool's process has, so that two definitions of one version show, and nobody removes one.
+-- Records which policies a worker pool's process has, so that two definitions of one version show, and nobody removes one; or that
+-- it is connected through a pooler in transaction mode. Null: as before.
 --
 --   p_definitions   { name: { "version", "hash" } }
-create or replace function _worker_declares(p_pool_id text, p_definitions jsonb)
+create or replace function _worker_has(p_pool_id text, p_definitions jsonb, p_pooled boolean)
 returns void language sql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  update workers w set definitions = p_definitions where w.pool_id = p_pool_id;
+  update workers w set definitions = coalesce(p_definitions, w.definitions), pooled = coalesce(p_pooled, w.pooled)
+  where w.pool_id = p_pool_id;
 $$;
 
 -- Records that a pool has ended. Its row stays for a while: a fetch that was under way may commit only now, and lock a job that
@@ -59,12 +61,6 @@ create or replace function _worker_ended(p_pool_id text) returns void language s
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   update workers w set slots = 0, stale_at = clock_timestamp(), buried_at = clock_timestamp(), ended = true
   where w.pool_id = p_pool_id and not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = p_pool_id);
-$$;
-
--- Records that a pool is connected through a pooler in transaction mode.
-create or replace function _worker_pooled(p_pool_id text) returns void language sql volatile
-set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  update workers w set pooled = true where w.pool_id = p_pool_id;
 $$;
 
 -- What a pool that has started should say. A row with a `task`: no live pool has it, so its jobs are admitted, and then wait in
