@@ -708,31 +708,18 @@ comment on column history.failed_attempts is
   'Its attempts that failed, at most the last ten: when each started and ended, and the first line of its error.';
 comment on column history.trace_id is
   'The trace in which it was added. Null: none is known.';
-comment on table reasons is
-  'From when a partition waited for which reason, as passes decided, of policies with the option history. A row is written when the reason changes.';
-comment on column reasons.partition_id is
-  'The partition.';
-comment on column reasons.from_at is
-  'When a pass decided so.';
-comment on column reasons.policy_id is
-  'Number of the policy.';
-comment on column reasons.reason is
-  'Why it kept due jobs; null: it kept none, or only for others.';
-comment on column reasons.waited is
-  'Seconds by reason until then, since its first row, without stops. The difference of two moments is what lies between them.';
-comment on table stop_times is
-  'When a policy or a partition was paused or on hold, of policies with the option history.';
-comment on column stop_times.id is 'Order of insertion.';
-comment on column stop_times.policy_id is
-  'Number of the policy.';
-comment on column stop_times.partition_id is
-  'The partition; the zero uuid: the whole policy.';
-comment on column stop_times.reason is
-  'paused, held or breaker_open.';
-comment on column stop_times.from_at is
-  'When it began.';
-comment on column stop_times.until_at is
-  'Its end, which may be ahead; infinity: until resume.';
+comment on table waits is
+  'From when a partition waited for which reason, and when it or its policy was stopped, of policies with the option history.';
+comment on column waits.id is 'Order of insertion.';
+comment on column waits.policy_id is 'Number of the policy.';
+comment on column waits.partition_id is 'The partition; the zero uuid: the whole policy.';
+comment on column waits.reason is
+  'Why the partition kept due jobs; null: it kept none, or only for others. Of a stop paused, held or breaker_open.';
+comment on column waits.from_at is 'When a pass decided so, or when the stop began.';
+comment on column waits.until_at is
+  'The stop''s end, which may be ahead; infinity: until resume. Null: a reason, which ends with the next one.';
+comment on column waits.waited is
+  'Of a reason: seconds by reason until then, since the partition''s first one, without stops. The difference of two moments is what lies between them. Null: a stop.';
 comment on type place is
   'The place that an admitted job had in staging.';
 comment on column place.staged_id is

@@ -606,26 +606,19 @@ create index history_by_job on history (job_id);
 -- those that have not ended are read page by page, by staged_id
 create index history_by_end on history (policy_id, ended_at, staged_id);
 
-create table reasons (
-  partition_id uuid not null,
-  from_at timestamptz not null,
+create table waits (
+  id bigint generated always as identity primary key,
   policy_id int not null,
+  partition_id uuid not null,
   reason text,
-  waited jsonb not null,
-  primary key (partition_id, from_at)
-);
-create index reasons_for_collection on reasons (policy_id, from_at);
-
-create table stop_times (
-  id bigint generated always as identity,
-  policy_id int not null,
-  partition_id uuid not null,
-  reason text not null check (reason in ('paused', 'held', 'breaker_open')),
   from_at timestamptz not null,
-  until_at timestamptz not null,
-  check (from_at <= until_at),
-  primary key (policy_id, partition_id, until_at, id)
+  until_at timestamptz,
+  waited jsonb,
+  check ((until_at is null) = (waited is not null)),
+  check (from_at <= until_at)
 );
+create unique index waits_of_reasons on waits (partition_id, from_at) where until_at is null;
+create index waits_of_stops on waits (policy_id, partition_id, until_at) where until_at is not null;
 
 -- Job groups that are open. A group's row is locked by whoever adds up what has ended of it, and by nobody else.
 create table groups (

@@ -2,7 +2,7 @@ import { parameter, parameters } from "./parameters.ts";
 import { interval, type Queryable, type Statements } from "./statements.ts";
 
 /** Tables whose rows are kept for some time. */
-type Kept = "audit" | "minutes" | "load" | "history" | "reasons" | "stop_times" | "events";
+type Kept = "audit" | "minutes" | "load" | "history" | "waits" | "events";
 
 /** The place behind which a page of the history begins. */
 export interface HistoryPlace {

@@ -130,7 +130,7 @@ export async function sweepOnce(
     "history of jobs that are gone": () => closeHistory(context),
     "groups of jobs that are gone": () => closeGroups(context),
     "old history": async () => {
-      for (const table of ["history", "reasons", "stop_times", "events"] as const) await collectOld(table);
+      for (const table of ["history", "waits", "events"] as const) await collectOld(table);
     },
     "count of repairs": async () => {
       if (Object.values(repaired).some((n) => n > 0))

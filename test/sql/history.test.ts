@@ -12,10 +12,10 @@ const rows = async (it: Engine) => {
   return (await it.pool.query("select * from dispatch_policy.history order by id")).rows;
 };
 const outcomes = async (it: Engine) => (await rows(it)).map(({ outcome }) => outcome);
-/** How many rows the three tables have. */
+/** How many rows the two tables have. */
 const written = async (it: Engine) => {
   await it.readEvents();
-  const tables = ["history", "reasons", "stop_times"] as const;
+  const tables = ["history", "waits"] as const;
   return (await Promise.all(tables.map((name) => it.table(name).count()))).reduce((sum, n) => sum + n);
 };
 
@@ -181,10 +181,10 @@ test("sweeps delete what is older than the policy keeps it, and all of a policy 
   await it.finish(await it.inFlight());
   await it.pool.query("select dispatch_policy.hold('p', 'z', now() + interval '1 second')");
   await it.readEvents();
-  t.is(await it.table("reasons").count(), 1);
+  t.is(await it.table("waits").count({ until_at: null }), 1);
   const collect = (now: string) =>
     it.number(
-      `select sum(dispatch_policy_internal._collect_old(t, ${now}))::int from unnest('{history,reasons,stop_times}'::text[]) t`,
+      `select sum(dispatch_policy_internal._collect_old(t, ${now}))::int from unnest('{history,waits}'::text[]) t`,
     );
   t.is(await collect("now() + interval '59 minutes'"), 0);
   t.is(await collect("now() + interval '61 minutes'"), 3, "two jobs that ended and a stop");
@@ -200,14 +200,14 @@ test("of a partition's reasons the last one that is old stays, until the partiti
   await it.route();
   const { id: partition_id, policy_id } = await it.partition("a");
   const from_at = () => "now() - n * interval '1 hour'";
-  await it.table("reasons").add({ partition_id, from_at, policy_id, waited: {} }, 4);
+  await it.table("waits").add({ partition_id, from_at, policy_id, waited: {} }, 4);
   t.is(
-    await it.number("select dispatch_policy_internal._collect_old('reasons', now() + interval '1 second')"),
+    await it.number("select dispatch_policy_internal._collect_old('waits', now() + interval '1 second')"),
     3,
   );
   await it.table("partitions").remove();
   t.is(
-    await it.number("select dispatch_policy_internal._collect_old('reasons', now() + interval '1 second')"),
+    await it.number("select dispatch_policy_internal._collect_old('waits', now() + interval '1 second')"),
     1,
   );
 });
@@ -237,8 +237,8 @@ test("holds that overlap are one stop, and one that begins later is another", as
     it.pool.query(`select dispatch_policy.hold('p', 'a', "for" => make_interval(secs => $1))`, [seconds]);
   const stops = async () => {
     await it.readEvents();
-    return (await it.table("stop_times").all()).map(({ from_at, until_at }) =>
-      Math.round((until_at - from_at) / 1000),
+    return (await it.table("waits").all({ until_at: (its) => `${its} is not null` })).map(
+      ({ from_at, until_at }) => Math.round((until_at - from_at) / 1000),
     );
   };
   await hold(60);

@@ -141,7 +141,7 @@ test("the history has the reason with the gate that gave it", async (t) => {
   await world.pool.query("select dispatch_policy.set_limit('p', 'throttle', '{\"rate\": 1}')");
   await world.passes(2);
   await world.readEvents();
-  const reasons = await world.table("reasons").all({ reason: (its) => `${its} is not null` });
+  const reasons = await world.table("waits").all({ reason: (its) => `${its} is not null` });
   t.deepEqual([...new Set(reasons.map((one) => one.reason))], ["throttle_empty:throttle"]);
 });
 

@@ -52,10 +52,11 @@ async function addItsPast(pool: pg.Pool): Promise<void> {
   for (let n = 0; n < 59; n++) {
     if (n % 5 === 3) continue;
     const last = Math.round(12 + 9 * Math.sin(n / 7));
-    const minute = new Date(Math.floor(now / 60_000 - n) * 60_000);
-    const cap = { policy_id, minute, gate: "partners", scope_key: "", lowest: last - 2, last };
-    await table(pool, "caps").add(cap);
+    const at = new Date(Math.floor(now / 60_000 - n) * 60_000);
+    const caps = [last - 2, last].map((cap) => ({ gate: "partners", key: "", cap }));
+    await table(pool, "activity").add({ policy_id, at, caps: JSON.stringify(caps) });
   }
+  await pool.query("select dispatch_policy_internal._fold_activity(1000)");
   for (let n = 0; n < 400; n++) {
     const partition = PARTNERS[n % 7];
     const seconds = partition === "harbour" ? 90 + (n % 40) : n % 3 === 0 ? 0 : n % 12;

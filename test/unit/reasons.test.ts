@@ -5,13 +5,7 @@ import { CAP_KINDS } from "../../src/gates/index.ts";
 import { REASONS } from "../../src/operate/look.ts";
 
 /** Where a reason is set, by a CASE. Whatever else is a text between `then` or `else` and the next word is no reason. */
-const SOURCES = [
-  "_charge",
-  "_lack_reason",
-  "_wait_in_order",
-  "_shown_reason",
-  "staged_jobs",
-] as const;
+const SOURCES = ["_charge", "_lack_reason", "_wait_in_order", "_shown_reason", "staged_jobs"] as const;
 /** Texts of these CASEs that are values of other columns. */
 const NO_REASONS = ["infinity", "workers", "gate"];
 

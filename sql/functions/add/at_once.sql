@@ -34,7 +34,8 @@ declare
 begin
   select j.*, k.key as partition_key, k.lane, k.context, k.weight, k.limits into v_job
   from _job_records(p_jobs) j
-  left join lateral json_to_record(p_partitions -> j.p) as k (key text, lane text, context jsonb, weight float8, limits jsonb) on true;
+  left join lateral json_to_record(p_partitions -> j.p)
+    as k (key text, lane text, context jsonb, weight float8, limits jsonb) on true;
   v_job.cost := coalesce(v_job.cost, 1);
   if v_job."jobKey" is not null or v_job."queueName" is not null or v_job.flags is not null or v_job."runAt" > v_now
     or v_job.cost not between 0 and 1e12 then   -- staged_jobs refuses it
@@ -76,7 +77,8 @@ begin
         where q.policy_id = v_policy.id and q.shard = v_partition.shard and q.ready and q.eligible_at <= v_now)
       or exists (
         select from partitions q
-        where q.policy_id = v_policy.id and q.shard = v_partition.shard and not q.ready and q.eligible_at < 'infinity' and q.eligible_at <= v_now)
+        where q.policy_id = v_policy.id and q.shard = v_partition.shard and not q.ready and q.eligible_at < 'infinity'
+          and q.eligible_at <= v_now)
       or exists (select from limiters l where l.policy_id = v_policy.id and l.wake_at <= v_now)
       or exists (
         select from overrides o

@@ -259,7 +259,8 @@ begin
   -- if the oldest are dropped, the newest are kept
   in_partition as materialized (
     select j.*, k.ids, k.key, k.pending,
-      row_number() over (partition by k.key, case when k.key is null then j.p end order by case when v_oldest then -j.place else j.place end)
+      row_number() over (
+        partition by k.key, case when k.key is null then j.p end order by case when v_oldest then -j.place else j.place end)
         <= coalesce(case when k.key is null then null when v_oldest then v_max else v_max - k.pending end, 2147483647)
         as fits
     from job j left join part k on k.p = j.p where not j.replaces
@@ -271,7 +272,8 @@ begin
   ),
   tally as (   -- added: kept; dropped: not kept; over: of these, those that the partition itself has no room for
     select i.ids, i.key, i.pending,
-      count(*) filter (where i.kept) as added, count(*) filter (where not i.kept) as dropped, count(*) filter (where not i.fits) as over,
+      count(*) filter (where i.kept) as added, count(*) filter (where not i.kept) as dropped,
+      count(*) filter (where not i.fits) as over,
       case when v_oldest then greatest(i.pending + count(*) filter (where i.kept) - v_max, 0) else 0 end as excess
     from in_all i group by i.ids, i.key, i.pending
   )
@@ -291,7 +293,8 @@ begin
     v_gone := v_gone
       + _drop_oldest(v_name, v_full.ids, v_full.excess, v_keys, v_full.added);
     if v_full.dropped > 0 then
-      perform _tell_dropped(v_name, coalesce(_newest_lane((p_policy).id, v_full.key), v_full.ids[1]), v_full.key, 'max_pending', v_full.dropped);
+      perform _tell_dropped(v_name, coalesce(_newest_lane((p_policy).id, v_full.key), v_full.ids[1]), v_full.key,
+        'max_pending', v_full.dropped);
     end if;
   end loop;
   v_excess := v_excess - v_gone;
@@ -356,9 +359,9 @@ begin
       return query select s.* from _stage_plain(v_batch.jobs, p_mode, p_payloads) s;
       continue;
     end if;
-    select array_agg(j.n order by j.place), array_agg(row(j.task, j.payload, j."queueName",
-      case when j."maxWait" is null then j."runAt" end, j."maxAttempts"::smallint, j."jobKey", j.priority::smallint, j.flags):::GRAPHILE_WORKER_SCHEMA.job_spec
-      order by j.place),
+    select array_agg(j.n order by j.place), array_agg(row(
+        j.task, j.payload, j."queueName", case when j."maxWait" is null then j."runAt" end, j."maxAttempts"::smallint,
+        j."jobKey", j.priority::smallint, j.flags):::GRAPHILE_WORKER_SCHEMA.job_spec order by j.place),
       case when bool_or(j."maxWait" is not null) then array_agg(case when j."maxWait" is not null
         then json_build_object('waitSeconds', j.wait, 'maxWaitSeconds', j."maxWait") end order by j.place) end
     into v_places, v_specs, v_debounces

@@ -330,7 +330,8 @@ returns jsonb language plpgsql stable as $$
 begin
   return (
     select coalesce(jsonb_agg(jsonb_build_object(
-      'gate', n.gate, 'kind', n.kind, 'scope', coalesce(d.gate ->> 'scope', (array['partition', 'key', 'policy', 'workers'])[n.breadth + 1]),
+      'gate', n.gate, 'kind', n.kind,
+      'scope', coalesce(d.gate ->> 'scope', (array['partition', 'key', 'policy', 'workers'])[n.breadth + 1]),
       'key', case when n.breadth < 2 then n.scope_key end,
       'limit', case
         when n.share is not null then jsonb_build_object('max', n.cap, 'share', n.share, 'pools', greatest(n.pools, 1))

@@ -83,7 +83,8 @@ begin
   drops := (
     select jsonb_agg(to_jsonb(t) order by t.partition, t.reason)
     from (
-      select coalesce(q.key, d.facts ->> 'key') as partition, d.facts ->> 'reason' as reason, sum((d.facts ->> 'jobs')::int) as jobs
+      select coalesce(q.key, d.facts ->> 'key') as partition, d.facts ->> 'reason' as reason,
+        sum((d.facts ->> 'jobs')::int) as jobs
       from unnest(v_dropped) d left join partitions q on q.id = d.partition_id group by 1, 2) t);
 end
 $$;

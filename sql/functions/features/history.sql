@@ -17,37 +17,37 @@ begin
     if v_event.kind = 'waits' then   -- from when partitions wait for another reason than before, as a pass saw them
       v_ids := array(select k::uuid from jsonb_object_keys(v_event.facts -> 'reasons') k);
       if (v_event.facts -> 'isPass')::boolean then
-        update stop_times s set until_at = greatest(s.from_at, v_event.at)
+        update waits s set until_at = greatest(s.from_at, v_event.at)
         where s.policy_id = v_event.policy_id and s.until_at > v_event.at and s.partition_id = any(v_ids);
       end if;
-      insert into reasons as r (partition_id, from_at, policy_id, reason, waited)
+      insert into waits as w (partition_id, from_at, policy_id, reason, waited)
       select u.id, a.at, v_event.policy_id, k.reason, _reasons_until(u.id, a.at)
       from unnest(v_ids) u (id)
       cross join lateral (select v_event.facts -> 'reasons' ->> u.id::text as reason) k
       left join lateral (
-        select x.from_at, x.reason from reasons x
-        where x.partition_id = u.id order by x.from_at desc limit 1) l on true
+        select x.from_at, x.reason from waits x
+        where x.partition_id = u.id and x.until_at is null order by x.from_at desc limit 1) l on true
       cross join lateral (select greatest(v_event.at, l.from_at) as at) a   -- a clock may go back
       where l.reason is distinct from k.reason
-      on conflict (partition_id, from_at) do update set reason = excluded.reason;
+      on conflict (partition_id, from_at) where until_at is null do update set reason = excluded.reason;
     elsif v_event.kind = 'stopped' then
       -- A pause replaces the one before, and a hold adds to it: one that goes on has one row, because each job's wait is worked
       -- out from all rows, and 50 jobs at once may hold a partition. The time -infinity ends either.
       v_partition_id := coalesce(v_event.partition_id, '00000000-0000-0000-0000-000000000000');   -- that is the whole policy
       v_reason := v_event.facts ->> 'reason';
       v_until := v_event.facts ->> 'until';
-      update stop_times s set until_at = greatest(s.from_at, v_event.at)
+      update waits s set until_at = greatest(s.from_at, v_event.at)
       where s.policy_id = v_event.policy_id and s.partition_id = v_partition_id and s.reason = v_reason
         and s.until_at > v_event.at and (v_reason = 'paused' or v_until = '-infinity');
       continue when v_until <= v_event.at;
-      update stop_times s set until_at = greatest(s.until_at, v_until)
+      update waits s set until_at = greatest(s.until_at, v_until)
       where v_reason <> 'paused' and s.ctid = any(array(
-        select x.ctid from stop_times x
+        select x.ctid from waits x
         where x.policy_id = v_event.policy_id and x.partition_id = v_partition_id and x.reason = v_reason
           and x.until_at >= v_event.at and x.from_at <= v_event.at
         limit 1 for update skip locked));
       continue when found;
-      insert into stop_times (policy_id, partition_id, reason, from_at, until_at)
+      insert into waits (policy_id, partition_id, reason, from_at, until_at)
       values (v_event.policy_id, v_partition_id, v_reason, v_event.at, v_until);
     end if;
   end loop;
@@ -121,7 +121,8 @@ begin
     cross join lateral (select case when e.kind = 'admitted' then e.at end as admitted_at) x
     where e.facts ? 'since' order by e.staged_id
     on conflict (staged_id) do update set
-      policy_id = excluded.policy_id, partition = coalesce(excluded.partition, h.partition), job_id = coalesce(excluded.job_id, h.job_id),
+      policy_id = excluded.policy_id, partition = coalesce(excluded.partition, h.partition),
+      job_id = coalesce(excluded.job_id, h.job_id),
       admitted_at = coalesce(h.admitted_at, excluded.admitted_at),
       last_admitted_at = coalesce(excluded.last_admitted_at, h.last_admitted_at),
       -- one that failed for good may have been brought back

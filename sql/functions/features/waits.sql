@@ -1,6 +1,6 @@
 -- The history: what jobs waited for.
 
--- For how many seconds a partition has waited for each reason until then, since its first row in `reasons`. What lies between
+-- For how many seconds a partition has waited for each reason until then, since its first row in `waits`. What lies between
 -- two moments is the difference. A stop counts by itself, see _stopped, and interrupts what a pass has decided.
 create or replace function _reasons_until(p_partition_id uuid, p_at timestamptz) returns jsonb language sql stable as $$
   select coalesce((
@@ -8,8 +8,8 @@ create or replace function _reasons_until(p_partition_id uuid, p_at timestamptz)
       else r.waited || jsonb_build_object(r.reason, coalesce((r.waited ->> r.reason)::numeric, 0)
         + extract(epoch from p_at - r.from_at) - coalesce((
           select sum(s.seconds) from _stopped(r.policy_id, p_partition_id, r.from_at, p_at) s), 0)) end
-    from reasons r
-    where r.partition_id = p_partition_id and r.from_at <= p_at order by r.from_at desc limit 1
+    from waits r
+    where r.partition_id = p_partition_id and r.until_at is null and r.from_at <= p_at order by r.from_at desc limit 1
   ), '{}');
 $$;
 
@@ -23,7 +23,7 @@ returns table (reason text, seconds numeric) language sql stable as $$
       coalesce(range_agg(s.span) filter (where s.reason = 'breaker_open'), '{}') as broken
     from (
       select x.reason, tstzrange(x.from_at, x.until_at) * tstzrange(p_from, p_until) as span
-      from stop_times x
+      from waits x
       where x.policy_id = p_policy_id and x.partition_id in (p_partition_id, '00000000-0000-0000-0000-000000000000')
         and x.until_at > p_from and x.from_at < p_until
     ) s

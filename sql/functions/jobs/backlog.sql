@@ -71,8 +71,8 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   select count(*)::int from repaired;
 $$;
 
--- Refuses jobs, because the backlog of their policy is full. `p_full` is what _fit returned: the error names the first
--- partition that is full by itself, else the policy.
+-- Refuses jobs, because the backlog of their policy is full. `p_full` is what _make_room found: the error names the
+-- first partition that is full by itself, else the policy.
 create or replace function _raise_full(
   p_policy policies, p_full jsonb, p_pending_in_all int
 ) returns void language plpgsql as $$

@@ -148,7 +148,8 @@ begin
   select x.task, v_id from jsonb_array_elements_text(v_definition -> 'tasks') x (task)
   on conflict (task_identifier) do update set policy_id = excluded.policy_id where t.policy_id <> excluded.policy_id;
   if v_differs then
-    update definitions d set resolves = d.hash = p_hash, resolved_to = null where d.policy_id = v_id and (d.resolves or d.hash = p_hash);
+    update definitions d set resolves = d.hash = p_hash, resolved_to = null
+    where d.policy_id = v_id and (d.resolves or d.hash = p_hash);
     update keyless_jobs k set retry_at = '-infinity'   -- the one before could not work them out
     where k.staged_id in (
       select x.staged_id from keyless_jobs x

@@ -44,8 +44,8 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
       else w.unbroken_since end;
 $$;
 
--- Records which policies a worker pool's process has, so that two definitions of one version show, and nobody removes one; or that
--- it is connected through a pooler in transaction mode. Null: as before.
+-- Records which policies a worker pool's process has, so that two definitions of one version show, and nobody removes one; or
+-- that it is connected through a pooler in transaction mode. Null: as before.
 --
 --   p_definitions   { name: { "version", "hash" } }
 create or replace function _worker_has(p_pool_id text, p_definitions jsonb, p_pooled boolean)

@@ -19,14 +19,13 @@ declare
     when 'history' then 'policies p join history o on o.policy_id = p.id
       where p.history_kept_for is null or o.ended_at < $1 - make_interval(secs => p.history_kept_for)'
     -- the last reason of a partition stays, because it is in force
-    when 'reasons' then 'policies p join reasons o on o.policy_id = p.id
-      where p.history_kept_for is null or (o.from_at < $1 - make_interval(secs => p.history_kept_for) and (
-        not exists (select from partitions q where q.id = o.partition_id)
-        or exists (
-          select from reasons l where l.partition_id = o.partition_id
-            and l.from_at > o.from_at and l.from_at < $1 - make_interval(secs => p.history_kept_for))))'
-    when 'stop_times' then 'policies p join stop_times o on o.policy_id = p.id
-      where p.history_kept_for is null or o.until_at < $1 - make_interval(secs => p.history_kept_for)'
+    when 'waits' then 'policies p join waits o on o.policy_id = p.id
+      where p.history_kept_for is null
+        or (coalesce(o.until_at, o.from_at) < $1 - make_interval(secs => p.history_kept_for) and (
+          o.until_at is not null or not exists (select from partitions q where q.id = o.partition_id)
+          or exists (
+            select from waits l where l.partition_id = o.partition_id and l.until_at is null
+              and l.from_at > o.from_at and l.from_at < $1 - make_interval(secs => p.history_kept_for))))'
     -- of policies that were removed meanwhile
     when 'events' then 'events o where not exists (select from policies p where p.id = o.policy_id)' end;
 begin

@@ -101,7 +101,7 @@ begin
     return false;
   end if;
   perform _drop_limiters(array(select l.id from limiters l where l.policy_id = v_id));
-  foreach v_table in array '{overrides,activity,minutes,load,history,reasons,stop_times,events,turns}'::text[] loop
+  foreach v_table in array '{overrides,activity,minutes,load,history,waits,events,turns}'::text[] loop
     execute format('delete from %I x where x.policy_id = $1', v_table) using v_id;
   end loop;
   -- an application may have a key locked, for as long as it likes: a sweep deletes that one

@@ -56,6 +56,7 @@ set lock_timeout = '2s' as $$
 declare
   v_policy policies := _policy(admit.policy);
   v_now timestamptz := coalesce(admit.now, clock_timestamp());
+  v_lanes uuid[];   -- of the partition that it is for; null: all of the policy's
   v_partition_ids uuid[]; v_limiter_ids bigint[]; v_limiters room_before[]; v_candidates candidate[];
 begin
   perform _check_now('admit', admit.now);
@@ -64,25 +65,30 @@ begin
   if exists (select from arrivals a where a.policy = admit.policy) then
     perform _route(admit.policy, admit.now, 10000);
   end if;
+  if admit.partition is not null then
+    v_lanes := _lanes(v_policy.name, admit.partition);
+  end if;
   changed := 0;
   not_due := (
     select count(*) from (
       select from staged_jobs s
-      where s.partition_id in (select _partitions_of(v_policy, admit.partition))
+      join partitions q on q.id = s.partition_id
+      where q.policy_id = v_policy.id and (v_lanes is null or q.id = any(v_lanes))
         and not s.due and coalesce(s.retry_at, s.run_at) > v_now
       limit 10000) s);
   if admit.dry_run then
     matched := (
       select count(*) from (
         select from staged_jobs s
-        where s.partition_id in (select _partitions_of(v_policy, admit.partition))
+        join partitions q on q.id = s.partition_id
+        where q.policy_id = v_policy.id and (v_lanes is null or q.id = any(v_lanes))
           and (s.due or coalesce(s.retry_at, s.run_at) <= v_now)
         limit admit.count) s);
     return next; return;
   end if;
   v_partition_ids := array(
     select q.id from partitions q
-    where q.id in (select _partitions_of(v_policy, admit.partition)) and q.due_at <= v_now
+    where q.policy_id = v_policy.id and (v_lanes is null or q.id = any(v_lanes)) and q.due_at <= v_now
       -- a partition whose jobs were removed is due until a tick looks at it
       and (exists (select from staged_jobs s where s.partition_id = q.id and s.due)
         or exists (
@@ -117,12 +123,6 @@ begin
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.admit from public;
-
--- The partitions of a policy that `admit` applies to: the one with this key, or all.
-create or replace function _partitions_of(p_policy policies, p_key text) returns setof uuid language sql stable as $$
-  select q.id from partitions q
-  where q.policy_id = (p_policy).id and (p_key is null or q.id = any(array(select unnest(_lanes((p_policy).name, p_key)))));
-$$;
 
 -- Deprecated: the former name of release_slots.
 create or replace function :DISPATCH_POLICY_SCHEMA.release(

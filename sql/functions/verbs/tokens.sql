@@ -29,7 +29,8 @@ begin
     taken := v_has_room or v_limiter.shadow_tokens is not null;
     if v_has_room then
       perform _set_tokens(v_bucket.id, v_bucket.tokens - take.cost, case when v_limiter.spent is not null
-        then _window_spend(v_limiter.spent, v_limiter.window_seconds, v_limiter.remembered, take.cost, v_bucket.at) end, v_bucket.at);
+        then _window_spend(v_limiter.spent, v_limiter.window_seconds, v_limiter.remembered, take.cost, v_bucket.at) end,
+        v_bucket.at);
     elsif taken then
       insert into activity (policy_id, at, shadow_denied)
       values (v_policy.id, v_bucket.at, jsonb_build_object(take.gate, 1));
