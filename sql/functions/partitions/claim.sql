@@ -151,11 +151,12 @@ create or replace function _postpone(
   p_policy_id int, p_partition_ids uuid[], p_busy jsonb, p_locked bigint[], p_remember boolean, p_now timestamptz
 ) returns uuid[] language plpgsql as $$
 declare
+  v_now timestamptz := least(p_now, clock_timestamp());   -- a lock lasts by the clock; with a time ahead they would sleep
   v_busy jsonb;
   v_postponed uuid[];
 begin
   v_busy := (
-    select coalesce(jsonb_object_agg(u.id, coalesce(p_busy -> u.id::text, to_jsonb(p_now))), '{}')
+    select coalesce(jsonb_object_agg(u.id, coalesce(p_busy -> u.id::text, to_jsonb(v_now))), '{}')
     from unnest(p_locked) u (id));
   if p_remember and v_busy <> p_busy then
     update turns t set busy = v_busy
@@ -167,8 +168,8 @@ begin
   with postponed as (
     update partitions p set
       blocked_on = null, denied_reason = null,
-      denied_until = p_now + least(greatest(interval '100 milliseconds', (
-        select max(p_now - (v_busy ->> u.id::text)::timestamptz)
+      denied_until = v_now + least(greatest(interval '100 milliseconds', (
+        select max(v_now - (v_busy ->> u.id::text)::timestamptz)
         from unnest(p.limiter_ids) u (id) where u.id = any(p_locked))), interval '1 second')
     where p.id = any(p_partition_ids) and p.limiter_ids && p_locked
     returning p.id

@@ -26,6 +26,20 @@ for (const ahead of [undefined, 100]) {
   });
 }
 
+test("a pass that is ahead of the clock postpones no longer than one by the clock", async (t) => {
+  const world = await engine(t, { gates: [account(2)], ahead: 100 });
+  await world.stage(["a1", "b1"]);
+  await world.route();
+  const app = await world.session();
+  await app.query("begin");
+  await lockA(app);
+  const inAnHour = () => new Date(Date.now() + 3_600_000);
+  for (const admitted of [1, 0, 0]) {
+    t.is((await world.admit({ now: inAnHour() })).admitted, admitted);
+    t.true((await world.partition("a1")).eligible_at.getTime() < Date.now() + 2000);
+  }
+});
+
 test("only the first pass waits for a limiter that stays locked", async (t) => {
   const world = await engine(t, { gates: [account(2)], ahead: 100 });
   await world.stage(["a1", "b1"]);
