@@ -361,6 +361,7 @@ test("an operator's admit, which routes first, holds no limiter before it admits
 
 test("who is made to wait for a shared bucket while a pass calls others is told in turn", async (t) => {
   const world = await engine(t, { gates: shared(1, 3600, 1) });
+  await world.waitsLong();
   const start = Date.now() + 60_000;
   const at = (minutes: number) => new Date(start + minutes * 60_000);
   const route = (as: Queryable, minutes: number) =>
