@@ -61,6 +61,20 @@ test("with lanes or without, a partition has one share: of one pass, and of slot
   t.true(Math.abs(rows[0].jobs - rows[1].jobs) <= 1, JSON.stringify(rows));
 });
 
+test("a lane whose first job expires does not come before the others by that job", async (t) => {
+  const all = concurrency(2, { name: "all", scope: "policy" });
+  const { it, stage, lanes } = await world(t, [all]);
+  await stage("k1", 1, { priority: 5 });
+  const [expiring] = await stage("k1");
+  await it.route();
+  await stage("k2");
+  await it.stage("b", { gates: [all, account(9, "k3")], weight: 0.5 }); // its job is as a partition's second one
+  await it.route();
+  await it.table("staged_jobs").set({ expires_at: "-infinity" }, { id: expiring });
+  t.is((await it.admit()).admitted, 2);
+  t.deepEqual(await lanes(), { k2: 1, k3: 1 });
+});
+
 test("the partition's own cap counts over its lanes, and each lane gets slots of it", async (t) => {
   const { it, stage, lanes } = await world(t, [concurrency(1)]);
   await stage("k1", 2);

@@ -93,9 +93,16 @@ begin
           coalesce(n.id, c.head_id), c.id),
         count(*) over (partition by c.key))::claimed end
     from unnest(p_claimed) with ordinality c
-    -- by deadlines, and in strict order, the head is not the next job
+    -- the head may be before the next job: that one has expired, or was removed. By deadlines and in strict order it is another
     left join lateral (
-      select x.* from _next_in_order(c.id, 1) x where c.key is not null and (p_policy).job_order is not null) n on true
+      select x.priority, x.run_at, x.id from _next_in_order(c.id, 1) x
+      where c.key is not null and (p_policy).job_order is not null
+      union all (
+        select s.priority, s.run_at, s.id from staged_jobs s
+        where s.partition_id = c.id and s.due and (s.priority, s.run_at, s.id) >= (c.head_priority, c.head_run_at, c.head_id)
+          and c.key is not null and (p_policy).job_order is null
+        order by s.priority, s.run_at, s.id limit 1)
+    ) n on true
     left join (
       select q.key, max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) as decayed,
         max(s.probe_job_id) as probe_job_id
