@@ -6,7 +6,7 @@ export { fromPostgresJs, type PostgresJsLike } from "./drivers/postgres-js.ts";
 export { fromPrisma, type PrismaLike } from "./drivers/prisma.ts";
 export * from "./errors.ts";
 export { type PolicyEventMap, policyEvents } from "./events.ts";
-export { adaptiveConcurrency, concurrency, throttle } from "./gates/index.ts";
+export * from "./gates/all.ts";
 export {
   addJobAdhoc,
   makePolicyUtils,

@@ -67,7 +67,7 @@ function passedOn(
 ): readonly Exported[] {
   const from = moduleSpecifier ? target(file, moduleSpecifier) : file;
   if (from === undefined) return [];
-  if (!exportClause) return exportsOf(from);
+  if (!exportClause) return exportsOf(from).filter(({ name }) => name !== "default");
   if (!ts.isNamedExports(exportClause)) throw new Error(`${file} exports a namespace, which has no page`);
   return exportClause.elements.flatMap(({ name, propertyName }) => {
     const declaration = declarationOf(from, (propertyName ?? name).text);

@@ -145,7 +145,7 @@ begin
     v_reason := case when v_room.id <> all (v_limiter_ids) then null
       when v_room.reserved_for is not null then 'reserved'
       when v_room.shadow_slots is not null or v_room.shadow_tokens is not null then 'shadow'
-      when v_room.share is not null and (p_new).parked_job_id is null then 'per worker' end;
+      when v_room.pools is not null and (p_new).parked_job_id is null then 'per worker' end;
     if v_reason is not null then
       raise exception '%', v_reason using errcode = 'DPOUT';
     end if;

@@ -202,10 +202,10 @@ returns void language sql volatile as $$
   where l.id = n.id and l.id = any(p_limiter_ids) and l.gate = any(p_gates) and (l.numbers).per_worker;
 $$;
 
--- The limiters with `perWorker` at which somebody was denied while fewer worker pools lived than now.
+-- The limiters that go by worker pools at which somebody was denied while fewer pools lived than now.
 --
 -- Their room grows without a release, and a heartbeat waits for no lock. So a denial leaves the number of pools that it went
--- by, under the limiter's lock, and passes compare it. Of a policy without `perWorker` there is none to look for.
+-- by, under the limiter's lock, and passes compare it. Of other policies there is none to look for.
 create or replace function _with_new_shares(p_policy_id int, p_most int) returns bigint[]
 language plpgsql stable as $$
 begin
@@ -218,7 +218,7 @@ begin
   return array(
     select l.id from limiters l
     where l.policy_id = p_policy_id and l.fewest_pools < _live_pools(p_policy_id)
-      and (l.numbers).per_worker
+      and _goes_by_pools(l.kind, l.numbers)
     limit p_most);
 end
 $$;

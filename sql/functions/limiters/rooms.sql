@@ -85,7 +85,7 @@ create or replace function _room_of(
       from (select case when p_set is null then l.numbers else jsonb_populate_record(l.numbers, p_set) end as numbers) n
       -- counted once: the cap and what the limiter remembers of it must be of the same moment
       cross join lateral (
-        select case when (n.numbers).per_worker then _live_pools(l.policy_id) end as pools offset 0) w
+        select case when _goes_by_pools(l.kind, n.numbers) then _live_pools(l.policy_id) end as pools offset 0) w
       offset 0
     ) x offset 0   -- each is worked out once, though two columns read it
   ) e;
@@ -94,7 +94,7 @@ $$;
 -- How many jobs may be in flight at once under this gate, by `numbers` (its own, or an override's). Null: no bound, as for
 -- gates that count tokens. A new kind of cap is a line here.
 --
---   p_pools   of a gate with `perWorker`: how many live worker pools have a task of the policy
+--   p_pools   of a gate that goes by them: how many live worker pools have a task of the policy
 create or replace function _gate_cap(
   limiter limiters, numbers gate_numbers,
   p_pools int, p_now timestamptz
@@ -111,6 +111,12 @@ create or replace function _gate_cap(
     when 'throttle' then null
     else 0   -- of a kind that nobody knows, nothing goes
   end end;
+$$;
+
+-- Whether a cap goes by the live worker pools. Then its room grows without a release, and who was denied is looked at again when
+-- there are more of them (_with_new_shares).
+create or replace function _goes_by_pools(kind text, numbers gate_numbers) returns boolean language sql immutable as $$
+  select (numbers).per_worker is true;
 $$;
 
 -- How many jobs of a policy may be in flight: one for each worker slot, and the jobs ahead. So workers never wait for a
@@ -282,7 +288,7 @@ begin
     select o.set, o.turned_at into v_set, v_turned_at from _override_now((p_limiter).policy_id, p_limiter, p_now) o;
   end if;
   if v_set is not null or v_turned_at is not null or (p_limiter).reserved_until > p_now
-    or ((p_limiter).numbers).shadow or ((p_limiter).numbers).per_worker or _is_window((p_limiter).numbers) then
+    or ((p_limiter).numbers).shadow or _goes_by_pools((p_limiter).kind, (p_limiter).numbers) or _is_window((p_limiter).numbers) then
     select n.* into v_room from _room_of(p_limiter, v_set, v_turned_at, p_now, p_bounded) n;
     return v_room;
   end if;

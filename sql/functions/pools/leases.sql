@@ -45,7 +45,7 @@ begin
     -- each is made a number first: before PostgreSQL 17, infinity cannot be subtracted from a time
     (extract(epoch from _next_eligible_at(w.policy, w.shard)) - extract(epoch from v_now))::float8 * 1000,
     _is_to_route(w.policy) or _is_to_key(w.policy) or exists (select from events e where e.policy_id = w.policy_id)
-      or _waits_in_vain(w.policy_id, w.ahead_limiter_id, v_now)
+      or _waits_in_vain(w.policy_id, w.ahead_limiter_id, v_now) or _with_new_shares(w.policy_id, 1) <> '{}'
   from _led_shards(p_policies, p_shards, p_bid) w
   left join leases l on l.policy = w.policy and l.shard = w.shard
   order by w.policy, w.shard;   -- the leader of the first one sweeps, so exactly one loop does
