@@ -43,7 +43,7 @@ export type { ExportedJob, ExportOptions } from "./operate/export.ts";
 export type { GroupJob, GroupsQuery, OpenGroup } from "./operate/groups.ts";
 export type { HistoryQuery, JobHistory } from "./operate/history.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
-export type { PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";
+export type { PartitionStatus, PartitionsQuery } from "./operate/look.ts";
 export type { MoveOptions } from "./operate/move.ts";
 export type { Operate } from "./operate/operate.ts";
 export type { Outcome } from "./operate/outcomes.ts";
@@ -95,6 +95,7 @@ export {
   type TaskIdentifier,
   type Until,
 } from "./policy/policy.ts";
+export type { Reason } from "./policy/reasons.ts";
 export { type RateLimit, type ResponseHeaders, rateLimitFromHeaders } from "./run/rate-limit-headers.ts";
 export { RetryAfter } from "./run/retry-after.ts";
 export type { DispatchPolicyOptions } from "./settings.ts";

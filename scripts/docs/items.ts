@@ -2,8 +2,8 @@
 import ts from "ts59";
 import { overridableFields } from "../../src/gates/index.ts";
 import { FINDING_IDS } from "../../src/operate/doctor/finding.ts";
-import { REASONS } from "../../src/operate/look.ts";
 import { OUTCOMES } from "../../src/operate/outcomes.ts";
+import { REASONS } from "../../src/policy/reasons.ts";
 import { type Docstring, docstringOf } from "./docstring.ts";
 import { declarationOf, type Exported, exportsOf } from "./exports.ts";
 import { type Member, membersOf, signatureOf, sourceOf, typesIn } from "./signature.ts";

@@ -4,7 +4,7 @@ import type { Lease } from "../db/engine.ts";
 import { isUnknownPolicy } from "../db/sqlstates.ts";
 import { emit } from "../events.ts";
 import { makeFailureLog } from "../failure-log.ts";
-import { CAP_KINDS } from "../gates/index.ts";
+import { REASON_KINDS, REASONS } from "../policy/reasons.ts";
 import { makeSleeper } from "./sleeper.ts";
 import { makeSleeps, type Sleep } from "./sleeps.ts";
 import { type Pass, type TickContext, tickOnce } from "./tick.ts";
@@ -95,7 +95,8 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
 }
 
 /** Whether a cap on jobs in flight denied jobs. */
-const isFull = ({ denied }: Pass) => CAP_KINDS.some((kind) => `${kind}_full` in denied);
+const isFull = ({ denied }: Pass) =>
+  REASONS.some((reason) => REASON_KINDS[reason] === "cap" && reason in denied);
 
 /**
  * Whether a release might let jobs go that a pass left behind. So it is if a cap was full, or a probe is out. So it is also

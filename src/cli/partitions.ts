@@ -2,6 +2,7 @@ import type { OperateContext } from "../operate/call.ts";
 import { keyInWords } from "../operate/gate-words.ts";
 import { type PartitionStatus, partitions } from "../operate/look.ts";
 import { status } from "../operate/status.ts";
+import { REASON_KINDS } from "../policy/reasons.ts";
 import { defineCommand } from "./command.ts";
 import { LOOK, ONLY_POLICY, page } from "./input/options.ts";
 import { looks } from "./output/look.ts";
@@ -70,12 +71,10 @@ function partitionTable(rows: readonly PartitionStatus[]): string {
   );
 }
 
-const STOPS = new Set(["paused", "held", "breaker_open"]);
-
 /** The gate it waits for, or who stopped it and why. */
 function gateOrBy(it: PartitionStatus): string {
   const { reason, blockedOn, stoppedBy, stopReason, breakerReason, paused } = it;
-  if (reason === null || !STOPS.has(reason)) return reason === null ? "" : (blockedOn ?? "");
+  if (reason === null || REASON_KINDS[reason] !== "stop") return reason === null ? "" : (blockedOn ?? "");
   if (reason === "paused" && !paused) return "its policy";
   if (reason === "breaker_open") return ["breaker", breakerReason].filter((text) => text !== null).join(": ");
   return [stoppedBy, stopReason].filter((text) => text !== null).join(": ");

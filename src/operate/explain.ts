@@ -1,7 +1,8 @@
 import { parameter } from "../db/engine.ts";
+import type { Reason } from "../policy/reasons.ts";
 import { asOurs, type OperateContext } from "./call.ts";
 import type { JobHistory } from "./history.ts";
-import type { PartitionStatus, Reason } from "./look.ts";
+import type { PartitionStatus } from "./look.ts";
 import { spelled, spelledJson } from "./rows.ts";
 import { type ContextValues, checkVerb, type PartitionTarget } from "./targets.ts";
 

@@ -1,6 +1,6 @@
 import { parameter } from "../db/engine.ts";
+import type { Reason } from "../policy/reasons.ts";
 import type { OperateContext } from "./call.ts";
-import type { Reason } from "./look.ts";
 import type { Outcome } from "./outcomes.ts";
 import { spelledJson } from "./rows.ts";
 import { checkVerb } from "./targets.ts";

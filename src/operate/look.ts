@@ -1,34 +1,9 @@
 import { parameter } from "../db/engine.ts";
-import { CAP_KINDS, type CapKind } from "../gates/index.ts";
 import type { JsonObject } from "../policy/policy.ts";
+import type { Reason } from "../policy/reasons.ts";
 import { checkPolicy, type OperateContext } from "./call.ts";
 import { spelled } from "./rows.ts";
 import { checkVerb } from "./targets.ts";
-
-const REASONS_OF_NO_KIND = [
-  "throttle_empty",
-  "rate_zero",
-  "max_zero",
-  "ahead_full",
-  "tick_budget",
-  "batch",
-  "paused",
-  "held",
-  "breaker_open",
-  "probing",
-  "strict_order",
-  "not_due",
-  "quarantined",
-  "waiting_key",
-] as const;
-
-/** Why a job or partition waits, from a closed list. docs/reasons.md explains each, under its own name. */
-export type Reason = `${CapKind}_full` | (typeof REASONS_OF_NO_KIND)[number];
-
-export const REASONS: readonly Reason[] = [
-  ...CAP_KINDS.map((kind): Reason => `${kind}_full`),
-  ...REASONS_OF_NO_KIND,
-];
 
 /** The state of a partition: a row of the view `partitions`. A time is null if there is none, or if it never comes. */
 export interface PartitionStatus {

@@ -20,6 +20,17 @@ const RECIPES = {
     title: "Change how a throttle refills",
     says: { admitted: [2, 2, 2, 4, 4, 6], waits: 240, reason: "throttle_empty" },
   },
+  reason: {
+    title: "Add a reason",
+    says: {
+      denied: { one_at_a_time: 2 },
+      dropped: 2,
+      reason: "one_at_a_time",
+      sentence: 'It waits for gate "concurrency" of a, which lets one job go after the other, the oldest',
+      shown: ["one_at_a_time", "one_at_a_time", "one_at_a_time"],
+      kind: "cap",
+    },
+  },
   gate: {
     title: "Add a gate",
     says: {
@@ -30,6 +41,21 @@ const RECIPES = {
       ofTwo: 10,
       more: 16,
       uncommented: [],
+    },
+  },
+  feature: {
+    title: "Add a feature that reads events",
+    says: {
+      before: [
+        "brief: 1 came",
+        "brief: 1 left",
+        "brief: 1 waits",
+        "told: 2 admitted",
+        "told: 1 came",
+        "told: 1 waits",
+      ],
+      removed: true,
+      after: ["told: 2 admitted", "told: 1 came", "told: 1 waits"],
     },
   },
 } as const;

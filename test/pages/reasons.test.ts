@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import test, { type ExecutionContext } from "ava";
 import { type AnyPolicy, adaptiveConcurrency, concurrency, type Reason, throttle } from "../../src/index.ts";
-import { REASONS } from "../../src/operate/look.ts";
+import { REASONS } from "../../src/policy/reasons.ts";
 import { openPage, type Place } from "../helpers/page.ts";
 import { workerTable } from "../helpers/table.ts";
 import { age, allRun, emptyWorld, fetchEndpoint, fetches, waits, workerOn } from "./world.ts";

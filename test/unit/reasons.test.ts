@@ -2,10 +2,17 @@
 import test from "ava";
 import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 import { CAP_KINDS } from "../../src/gates/index.ts";
-import { REASONS } from "../../src/operate/look.ts";
+import { REASON_KINDS, REASONS } from "../../src/policy/reasons.ts";
 
 /** Where a reason is set, by a CASE. Whatever else is a text between `then` or `else` and the next word is no reason. */
-const SOURCES = ["_charge", "_lack_reason", "_wait_in_order", "_shown_reason", "staged_jobs"] as const;
+const SOURCES = [
+  "_charge",
+  "_lack_reason",
+  "_turn_reason",
+  "_wait_in_order",
+  "_shown_reason",
+  "staged_jobs",
+] as const;
 /** Texts of these CASEs that are values of other columns. */
 const NO_REASONS = ["infinity", "workers", "gate"];
 
@@ -47,22 +54,39 @@ test("whatever else in SQL compares or sets a reason names one of the list", (t)
   t.deepEqual(unknown, []);
 });
 
-test("explain knows each reason, and has words for it", (t) => {
-  // a stop's and a gate's come with their functions; a cap's words name its gate
-  const wait = textOf("_explained_wait");
-  const stops = matches(textOf("_shown_reason"), /\b(?:then|else) '(\w+)'/g);
-  const lacks = matches(textOf("_lack_reason"), /\b(?:then|else) '(\w+)'/g);
-  const full = [...CAP_KINDS, "ahead"].map((kind) => `${kind}_full`);
-  t.true(wait.includes("_stop_of(") && textOf("_stop_of").includes("_shown_reason("));
-  t.true(wait.includes("_explained_gates(") && textOf("_explained_gates").includes("_lack_reason("));
-  const own = reasons.filter((reason) => ![...stops, ...lacks, ...full].includes(reason));
-  t.true(own.length > 3, own.join());
+/** Of each reason in the list of `_reasons` its kind and its sentence. */
+const listed = [...textOf("_reasons").matchAll(/\('(%?\w+)', '(\w+)',\s+'((?:[^']|'')+)'\)/g)].map(
+  ([, reason = "", kind = "", sentence = ""]) => ({ reason, kind, sentence }),
+);
+
+test("SQL has each reason and its kind, and words for it", (t) => {
+  const ofCaps = CAP_KINDS.map((kind) => [`${kind}_full`, "cap"]);
+  const own = listed.filter(({ reason }) => reason !== "%_full").map(({ reason, kind }) => [reason, kind]);
+  t.deepEqual(Object.fromEntries([...ofCaps, ...own]), REASON_KINDS);
+  t.is(listed.length, own.length + 1);
+});
+
+test("explain has all the words that the sentences need", (t) => {
+  const [, words = ""] = textOf("_sentence").split("_said(");
+  const known = new Set(matches(words, /'(\w+)',/g));
+  const needed = listed.flatMap(({ sentence }) => matches(sentence, /\{(\w+)\}/g));
+  t.true(needed.length > 10, needed.join());
   t.deepEqual(
-    own.filter((reason) => !wait.includes(`'${reason}'`)),
+    needed.filter((word) => !known.has(word)),
     [],
   );
-  const [, sentence = ""] = textOf("_sentence").split("case p_it ->> 'reason'");
-  const said = matches(sentence, /when '(\w+)' then/g);
-  const unsaid = reasons.filter((reason) => !said.includes(reason));
-  t.deepEqual(unsaid, CAP_KINDS.map((kind) => `${kind}_full` as const).toSorted());
+});
+
+test("explain knows each reason", (t) => {
+  // a stop's, a gate's and a turn's come with their functions
+  const wait = textOf("_explained_wait");
+  t.true(wait.includes("_stop_of(") && textOf("_stop_of").includes("_shown_reason("));
+  t.true(wait.includes("_explained_gates(") && textOf("_explained_gates").includes("_lack_reason("));
+  t.true(wait.includes("= 'turn'"));
+  const own = listed.filter(({ kind }) => kind === "job" || kind === "order");
+  t.true(own.length > 3, own.join());
+  t.deepEqual(
+    own.filter(({ reason }) => !wait.includes(`'${reason}'`)),
+    [],
+  );
 });

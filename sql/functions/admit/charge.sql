@@ -299,8 +299,7 @@ begin
         when p.probe_job_id is not null then 'probing'
         when k.partition_id is not null then k.reason
         when p.head_chosen is true then null
-        when p.admitted >= (p_policy).batch_size then 'batch'
-        else 'tick_budget' end,
+        else _turn_reason(p.admitted, (p_policy).batch_size) end,
       case when p.head_id is null then null
         when p.probe_job_id is not null then 'infinity'   -- until the release of the probe is routed
         -- it was chosen, but another session has its row locked

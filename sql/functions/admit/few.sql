@@ -314,7 +314,7 @@ begin
       v_room := v_rooms[v_lacks];
       v_reason := case
         when v_lacks is not null then _lack_reason(v_room.kind, v_room.tokens, v_room.rate, coalesce(v_room.share, v_room.cap))
-        when v_taken[v_at] >= (p_policy).batch_size then 'batch' else 'tick_budget' end;
+        else _turn_reason(v_taken[v_at], (p_policy).batch_size) end;
       denied := denied || jsonb_build_object(v_reason, coalesce((denied ->> v_reason)::int, 0) + 1);
     end if;
     if v_room.id is not null then   -- when it is looked at again, as in _charge
@@ -342,7 +342,7 @@ begin
         saturated := case when v_room.kind = 'ahead' then coalesce(saturated, 'workers') else 'gate' end;
       end if;
     end if;
-    is_timed := is_timed or v_reason in ('batch', 'tick_budget');
+    is_timed := is_timed or (v_reason is not null and v_room.id is null);   -- it is its turn next
     v_verdicts := v_verdicts || row(
       v_line.id, v_line.limiter_ids, v_line.weight, v_line.due_at, v_line.waiting_since,
       v_taken[v_at] * coalesce(_work_of(p_policy, v_line.mean_work), 1)

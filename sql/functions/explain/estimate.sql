@@ -26,7 +26,7 @@ declare
     when p_it ->> 'reason' = 'strict_order' then 'the job that goes first may fail again'
     when (p_job).retry_at is not null then 'Graphile Worker did not take it, and may not at the next try'
     when exists (
-      select from jsonb_array_elements(p_it -> 'gates') g where g ->> 'reason' in ('rate_zero', 'max_zero')
+      select from jsonb_array_elements(p_it -> 'gates') g where _reason_kind(g ->> 'reason') = 'zero'
     ) then 'a limit of zero lets nothing go'
     when not isfinite((p_job).run_at) then 'it is never due' end;
   v_wait record;
@@ -157,7 +157,7 @@ begin
   v_by_tokens := v_gates.by_own or (v_gates.most_s > 0.5 and not v_gates.lacks);
   v_crowded := v_gates.crowded
     or coalesce((p_it #>> '{place,partitions_before}')::int, 0) > 0
-    or coalesce(p_it ->> 'reason', '') in ('tick_budget', 'batch')
+    or (_reason_kind(p_it ->> 'reason') = 'turn') is true
     or (v_gates.most_s is null and p_jobs >= (p_policy).batch_size);
   least_s := coalesce(v_gates.least_s, 0);
   most_s := coalesce(v_gates.most_s, 0.5);

@@ -287,7 +287,7 @@ begin
     when (p_partition).probe_job_id is not null then 'probing'
     when v_head.id is not null then 'strict_order'
     when v_lack is not null then v_lack ->> 'reason'
-    when (p_partition).denied_reason in ('tick_budget', 'batch') then (p_partition).denied_reason end;
+    when _reason_kind((p_partition).denied_reason) = 'turn' then (p_partition).denied_reason end;
   v_next := case v_reason
     when 'quarantined' then (p_job).retry_at
     when 'not_due' then (p_job).run_at
@@ -353,7 +353,7 @@ begin
       'lacks', k.lacks, 'reason', case when k.lacks then k.reason end,
       'next_at', case when not k.lacks then null
         -- when the override ends that gives it this 0; null if the override has no end, or the 0 is the gate's own
-        when k.reason in ('rate_zero', 'max_zero') then (
+        when _reason_kind(k.reason) = 'zero' then (
           select nullif(w.until_at, 'infinity') from limiters l
           cross join lateral _override_now(l.policy_id, l, p_now) w
           where l.id = n.id and coalesce((w.set ->> 'rate')::float8, (w.set ->> 'max')::float8) <= 0)

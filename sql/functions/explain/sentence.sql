@@ -59,43 +59,27 @@ begin
         when 'running' then '. Its run was told to end.'
         when 'admitted' then '. The worker that fetches it ends it without running it.' end, '');
   end if;
-  v_why := case when p_it ->> 'reason' in ('rate_zero', 'max_zero') and (v_set ->> 'hold')::boolean
+  v_why := case when _reason_kind(p_it ->> 'reason') = 'zero' and (v_set ->> 'hold')::boolean
     then 'G' || substr(v_of, 2) || ' is on hold' || coalesce(' by ' || (v_set ->> 'by'), '')
       || coalesce(' (' || (v_set ->> 'reason') || ')', '') || v_set_until
-    else case p_it ->> 'reason'
-    when 'waiting_key' then 'A process that has the policy must work out its partition first'
-    when 'quarantined' then 'It was refused, and is tried again at ' || coalesce(v_next_at, 'a later time') || ': '
-      || coalesce(p_it ->> 'error', 'its row was locked')
-    when 'not_due' then 'It is due at ' || v_next_at
-    when 'paused' then 'The ' || (v_stop ->> 'what') || ' was paused' || v_because || v_until
-    when 'held' then 'The partition is on hold' || v_because || v_until || v_besides
-    when 'breaker_open' then 'The breaker has stopped the partition, because its jobs kept failing,' || v_until || v_besides
-    when 'probing' then 'After a hold one job went first, and the others wait for its end'
-    when 'strict_order' then 'The policy keeps strict order: the partition waits for a job that failed or was refused, '
-      || 'which is tried again at ' || coalesce(v_next_at, 'a later time')
-    when 'throttle_empty' then 'It waits for tokens of ' || v_of || ': ' || round((v_gate ->> 'free')::numeric, 2) || ' of '
-      || round((v_limit ->> 'capacity')::numeric, 2)
-      || coalesce(' per ' || replace(v_limit ->> 'calendar', ' ', ' in '), '') || ' are left' || coalesce(
-        ', enough in ' || _in_words(extract(epoch from (p_it ->> 'next_at')::timestamptz - p_now)::float8), '')
-    when 'rate_zero' then 'The rate of ' || v_of || ' is 0: nothing goes until somebody raises it'
-    when 'max_zero' then 'The limit of ' || v_of || ' is 0: nothing goes until somebody raises it'
-    when 'ahead_full' then 'Enough jobs are admitted to keep the workers busy. It goes when they have run some'
-    when 'tick_budget' then 'The last pass admitted as many jobs of the policy as its budget allows. The next pass goes on'
-    when 'batch' then 'The last pass admitted as many jobs of the partition as its batch allows. The next pass goes on'
-    else case
-      when v_gate is not null then 'It waits for ' || v_of || ': ' || (v_gate ->> 'used') || ' of '
-        || (v_limit ->> 'max') || ' are in flight'
-        || case when v_limit ? 'share' then ' (' || (v_limit ->> 'share') || ' per worker x ' || (v_limit ->> 'pools')
-          || case when (v_limit ->> 'pools')::int = 1 then ' worker' else ' workers' end || ' = ' || v_shares
-          || case when (v_limit ->> 'max')::int < v_shares then ', but one that was full has just requeued a job' else '' end
-          || ')' else '' end
-        || coalesce(', the oldest for ' || _in_words(
-            extract(epoch from p_now - (v_oldest ->> 'admitted_at')::timestamptz)::float8)
-          || ' (job ' || (v_oldest ->> 'job_id') || ')', '')
-      when v_before > 0 then 'Its gates let the next job of its partition go'
-      when p_it -> 'ticked_by' = 'null' then 'Nothing holds it back: it only waits for a pass'
-      else 'Nothing holds it back: it goes with one of the next passes' end
-  end end;
+    when p_it ->> 'reason' is not null then _said(p_it ->> 'reason', jsonb_build_object(
+      'of', v_of, 'next_at', v_next_at, 'again', coalesce(v_next_at, 'a later time'),
+      'error', coalesce(p_it ->> 'error', 'its row was locked'),
+      'what', v_stop ->> 'what', 'because', v_because, 'until', v_until, 'besides', v_besides,
+      'free', round((v_gate ->> 'free')::numeric, 2)::text, 'capacity', round((v_limit ->> 'capacity')::numeric, 2)::text,
+      'calendar', ' per ' || replace(v_limit ->> 'calendar', ' ', ' in '),
+      'enough', ', enough in ' || _in_words(extract(epoch from (p_it ->> 'next_at')::timestamptz - p_now)::float8),
+      'used', v_gate ->> 'used', 'max', v_limit ->> 'max',
+      'shares', case when v_limit ? 'share' then ' (' || (v_limit ->> 'share') || ' per worker x ' || (v_limit ->> 'pools')
+        || case when (v_limit ->> 'pools')::int = 1 then ' worker' else ' workers' end || ' = ' || v_shares
+        || case when (v_limit ->> 'max')::int < v_shares then ', but one that was full has just requeued a job' else '' end
+        || ')' end,
+      'oldest', ', the oldest for ' || _in_words(
+          extract(epoch from p_now - (v_oldest ->> 'admitted_at')::timestamptz)::float8)
+        || ' (job ' || (v_oldest ->> 'job_id') || ')'))
+    when v_before > 0 then 'Its gates let the next job of its partition go'
+    when p_it -> 'ticked_by' = 'null' then 'Nothing holds it back: it only waits for a pass'
+    else 'Nothing holds it back: it goes with one of the next passes' end;
   return v_why
     || case when v_gate ->> 'source' = 'override' and not (v_set ->> 'hold')::boolean then
       '. ' || coalesce(v_set ->> 'by', 'Somebody') || ' set this limit' || coalesce(' (' || (v_set ->> 'reason') || ')', '')

@@ -186,8 +186,7 @@ create or replace function _skip_or_delay(
 declare
   v_denied uuid[] := array(
     select q.id from partitions q
-    where q.id = any(p_partition_ids) and (q.denied_reason in ('throttle_empty', 'rate_zero', 'max_zero')
-      or (q.denied_reason like '%\_full' and q.denied_reason <> 'ahead_full')));
+    where q.id = any(p_partition_ids) and _reason_kind(q.denied_reason) in ('tokens', 'zero', 'cap'));
   v_ids bigint[] := array(
     select x.id from unnest(v_denied) u (id)
     cross join lateral (

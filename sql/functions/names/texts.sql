@@ -28,30 +28,6 @@ create or replace function _replaced_error() returns text language sql immutable
   select 'replaced under its job key';
 $$;
 
--- The reason of a limiter that has no room, by its kind and numbers.
-create or replace function _lack_reason(kind text, tokens float8, rate float8, cap int)
-returns text language sql immutable as $$
-  select case
-    when tokens is not null then case when rate <= 0 then 'rate_zero' else 'throttle_empty' end
-    when cap = 0 and kind <> 'ahead' then 'max_zero'
-    else kind || '_full' end;
-$$;
-
--- Why a partition waits, as the views show it: its policy or it is paused, or held or its breaker is open, whichever ends
--- later, or the last pass denied it.
---
--- It reads the statement's time: with clock_timestamp() the planner would work out each view whole before it sorts and limits.
--- It has no `set search_path`, because the planner can put it into a view only without. Its body is parsed when it is made,
--- and so names the same operators under any search_path.
-create or replace function _shown_reason(
-  policy_paused_until timestamptz, paused_until timestamptz, held_until timestamptz, breaker_until timestamptz,
-  denied_reason text
-) returns text language sql stable return
-  case when greatest(policy_paused_until, paused_until) > statement_timestamp() then 'paused'
-    when greatest(held_until, breaker_until) > statement_timestamp()
-      then case when breaker_until > held_until then 'breaker_open' else 'held' end
-    else denied_reason end;
-
 -- Whether the words of a new stop replace those of the one that a partition has. A hold, which may be a job's, replaces neither
 -- those of an operator's pause nor those of a hold that ends later.
 create or replace function _tells_of_stop(

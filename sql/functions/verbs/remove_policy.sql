@@ -101,7 +101,12 @@ begin
     return false;
   end if;
   perform _drop_limiters(array(select l.id from limiters l where l.policy_id = v_id));
-  foreach v_table in array '{overrides,activity,minutes,load,history,waits,events,turns}'::text[] loop
+  -- what features keep of it, by whatever table has its number; the others go in their own way
+  for v_table in
+    select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'policy_id'
+    where c.relkind = 'r' and c.relnamespace = (select p.relnamespace from pg_class p where p.oid = 'policies'::regclass)
+      and c.relname <> all ('{partitions,limiters,in_flight_jobs,unique_keys,policy_tasks,definitions}') order by c.relname
+  loop
     execute format('delete from %I x where x.policy_id = $1', v_table) using v_id;
   end loop;
   -- an application may have a key locked, for as long as it likes: a sweep deletes that one

@@ -1,6 +1,6 @@
 import { parameter } from "../../db/engine.ts";
-import { REASONS } from "../../operate/look.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
+import { REASONS, STOPS } from "../../policy/reasons.ts";
 import { ifGiven } from "../if-given.ts";
 import { reasonBadge } from "../parts/badge.ts";
 import { choice } from "../parts/choice.ts";
@@ -22,7 +22,7 @@ const COUNT = `limit ${parameter(6, "int")}`;
 const STATES = {
   "with staged jobs": "staged > 0",
   "with jobs in flight": "in_flight > 0",
-  "paused or on hold": "reason in ('paused', 'held', 'breaker_open')",
+  "paused or on hold": `reason in (${STOPS.map((stop) => `'${stop}'`).join(", ")})`,
 } as const;
 
 /** How they may be sorted. Each names the row after which the next page begins by its column, and by its id. */

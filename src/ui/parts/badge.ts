@@ -1,3 +1,4 @@
+import { STOPS } from "../../policy/reasons.ts";
 import { html, type Markup } from "./markup.ts";
 
 /** How a state is: as it should be, stopped or gone wrong, or neither. */
@@ -10,11 +11,9 @@ export function badge(word: string, tone: Tone = "plain"): Markup {
   return html`<span class="badge ${tone}">${SIGNS[tone]}${word}</span>`;
 }
 
-const STOPS: ReadonlySet<string> = new Set(["paused", "held", "breaker_open"]);
-
 /** A reason why something waits. That somebody stopped it stands out from what passes by itself. */
 export function reasonBadge(reason: string | null): Markup | string | null {
-  return reason !== null && STOPS.has(reason) ? badge(reason, "bad") : reason;
+  return reason !== null && STOPS.some((stop) => stop === reason) ? badge(reason, "bad") : reason;
 }
 
 const STATES: Readonly<Record<string, Tone>> = { running: "good", failed: "bad" };
