@@ -78,6 +78,7 @@ export type { Uninstalled, UninstallOptions } from "./operate/uninstall.ts";
 export type { Unstaged, UnstageOptions } from "./operate/unstage.ts";
 export { exponential, fixed, list, polynomial } from "./policy/backoff.ts";
 export { hashKey } from "./policy/hash-key.ts";
+export type { JobSpec } from "./policy/job.ts";
 export {
   type AnyPolicy,
   type Backoff,
@@ -105,7 +106,6 @@ export {
   type AddJobs,
   addPolicyJob,
   addPolicyJobs,
-  type JobSpec,
   type PolicyJobSpec,
 } from "./stage/stage.ts";
 export type { AddedJob, PlainJob, StagedJob } from "./stage/staged-job.ts";

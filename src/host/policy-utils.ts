@@ -42,10 +42,11 @@ import type { ByPolicy, Changed } from "../operate/targets.ts";
 import { tick } from "../operate/tick.ts";
 import { uninstall } from "../operate/uninstall.ts";
 import { unstage } from "../operate/unstage.ts";
+import type { JobSpec } from "../policy/job.ts";
 import { type AnyPolicy, isPolicy, type TaskIdentifier } from "../policy/policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
 import { makeAdder } from "../stage/adder.ts";
-import type { AddJob, AddJobs, JobSpec } from "../stage/stage.ts";
+import type { AddJob, AddJobs } from "../stage/stage.ts";
 import type { AddedJob } from "../stage/staged-job.ts";
 
 /** Graphile Worker's options. `schema` is Graphile Worker's schema, `policySchema` this package's. */

@@ -96,6 +96,80 @@ function readFlags(flags: unknown): readonly string[] | undefined {
   return Object.freeze([...(flags as string[])]);
 }
 
+/** Graphile Worker's TaskSpec, in which undefined is allowed (`{ runAt: maybeDate }` compiles), and this package's. */
+export interface JobSpec {
+  /**
+   * Jobs of one queue run one after the other, even if their policies differ. At most 128 characters.
+   * @default the policy's `job.queueName`, else none
+   */
+  queueName?: string | undefined;
+  /**
+   * When the job is due. Before that time it waits in staging.
+   * @default now
+   */
+  runAt?: Date | undefined;
+  /**
+   * How long until the job is due, such as `"2 hours"`. The database's clock counts, from the beginning of the transaction.
+   * Not with `runAt`. The policy's functions do not see it.
+   * @default none
+   */
+  wait?: Duration | undefined;
+  /**
+   * When the job expires. If it is not admitted by then, it is dropped, counted, and emitted as `dispatchPolicy:expire`. It
+   * is never admitted later. A job that has started once does not expire: its retries go on. Only for jobs of a policy. Not
+   * with `expiresAfter`.
+   * @default the policy's `expiresAfter`, else never
+   */
+  expiresAt?: Date | undefined;
+  /**
+   * The same as a time such as `"15 minutes"`, longer than 0. It counts from when the job is due, and at least from the
+   * beginning of the transaction, by the database's clock. Not with `expiresAt`.
+   * @default the policy's `expiresAfter`, else never
+   */
+  expiresAfter?: Duration | undefined;
+  /**
+   * Jobs with a lower number run first. A whole number, −32768 to 32767.
+   * @default the policy's `job.priority`, else 0
+   */
+  priority?: number | undefined;
+  /**
+   * How many times the job may start. A whole number, 1 to 32767.
+   * @default the policy's `job.maxAttempts`, else 25
+   */
+  maxAttempts?: number | undefined;
+  /**
+   * A new job replaces an older one of the same key, unless that one has started. At most 512 characters.
+   * @default none
+   */
+  jobKey?: string | undefined;
+  /**
+   * The effect of `jobKey`. `"replace"`: the new job replaces the old one. `"preserve_run_at"`: the same, but the old
+   * one's `runAt` stays. `"unsafe_dedupe"`: the new job is not added if there is an old one, even a running or failed
+   * one. Not for `addPolicyJobs` and `addJobs`.
+   * @default "replace"
+   */
+  jobKeyMode?: "replace" | "preserve_run_at" | "unsafe_dedupe" | undefined;
+  /**
+   * Puts the adds of the job's `jobKey` together: each moves the job to `wait` from now, by the database's clock. At the
+   * latest it is due `maxWait` after the first add. Only for jobs of a policy, with a `jobKey` and the mode `"replace"`. Not
+   * with `runAt` or `wait`.
+   * @default the policy's `debounce`, else none
+   */
+  debounce?:
+    | {
+        /** How long after the newest add the job is due. Longer than 0. */
+        wait: Duration;
+        /** How long after the first add it is due at the latest. Not shorter than `wait`. */
+        maxWait: Duration;
+      }
+    | undefined;
+  /**
+   * Graphile Worker's flags. Those that begin with `dispatch_policy:` are reserved.
+   * @default the policy's `job.flags`, else none
+   */
+  flags?: string[] | undefined;
+}
+
 const SPECIFICATION = {
   queueName: identifier,
   runAt: aDate,
@@ -108,7 +182,7 @@ const SPECIFICATION = {
   jobKey: text(512),
   jobKeyMode: oneOf("replace", "preserve_run_at", "unsafe_dedupe"),
   flags: arrayOf(text(1024), "strings (1 to 1024 characters, without NUL)"),
-} satisfies Record<string, Rule>;
+} satisfies Record<keyof JobSpec, Rule>;
 
 /** Graphile Worker's options of a job, and those that only this package has. */
 export type GivenSpecification = TaskSpec & {

@@ -2,9 +2,10 @@ import type { Job, JobHelpers, Logger } from "graphile-worker";
 import type { CaughtJob, Engine } from "../db/engine.ts";
 import type { StageBatch } from "../db/staging.ts";
 import { type EventSink, emit } from "../events.ts";
+import type { JobSpec } from "../policy/job.ts";
 import { isExact } from "../policy/key.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
-import { batchesOf, type JobSpec } from "../stage/stage.ts";
+import { batchesOf } from "../stage/stage.ts";
 import { timeOf } from "../timestamp.ts";
 import { attemptOf, specificationOf, traceOf } from "./fetched-job.ts";
 

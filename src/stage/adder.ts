@@ -2,10 +2,11 @@ import type { WithPgClient } from "graphile-worker";
 import { check, checkOptions, text } from "../checks/options.ts";
 import type { Engine } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
+import type { JobSpec } from "../policy/job.ts";
 import { type AnyPolicy, isPolicy } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
 import type { TaskCallback } from "./group.ts";
-import { addJobs, type JobSpec, type JobToAdd, modeOf, onlyTask } from "./stage.ts";
+import { addJobs, type JobToAdd, modeOf, onlyTask } from "./stage.ts";
 import type { AddedJob } from "./staged-job.ts";
 
 /** addJob and addJobs with Graphile Worker's signatures. The database knows the policies that the registry lacks. */

@@ -1,8 +1,9 @@
 import { show } from "../checks/options.ts";
 import type { GroupCallback, StageJob } from "../db/engine.ts";
 import { ArgumentError, PayloadError } from "../errors.ts";
+import type { JobSpec } from "../policy/job.ts";
 import type { AnyPolicy, PolicyPayload } from "../policy/policy.ts";
-import type { JobSpec, JobToAdd } from "./stage.ts";
+import type { JobToAdd } from "./stage.ts";
 
 /** How the jobs of a group have ended. A callback's payload has it as `_group`. The numbers but `total` add up to `total`. */
 export interface JobGroup {

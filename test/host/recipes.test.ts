@@ -43,6 +43,13 @@ const RECIPES = {
       uncommented: [],
     },
   },
+  column: {
+    title: "Add a column that a job brings",
+    says: {
+      jobs: { alone: 1, "among many": 30, "at once": 1, "with a key": 1 },
+      admitted: [false, true],
+    },
+  },
   feature: {
     title: "Add a feature that reads events",
     says: {

@@ -95,7 +95,7 @@ declare
   v_staged_ids bigint[] := '{}';
   v_cts tid[] := '{}';
   v_starts timestamptz[] := '{}';
-  v_owners uuid[] := '{}';   -- their partitions
+  v_moved staged_jobs[];     -- as they were staged
   v_works float8[] := '{}';
   v_slots bigint[];
   v_all_slots text[] := '{}';
@@ -253,7 +253,6 @@ begin
       - case when v_job.overtakes then interval '900 milliseconds' else '0' end;
     v_cts := v_cts || v_job.ct;
     v_staged_ids := v_staged_ids || v_job.staged_id;
-    v_owners := v_owners || v_line.id;
     v_works := v_works || _work_of(p_policy, v_line.mean_work);
     v_all_slots := v_all_slots || v_slots::text;
     v_costs := v_costs || v_job.cost;
@@ -261,6 +260,7 @@ begin
   end loop;
 
   admitted := cardinality(v_staged_ids);
+  v_moved := array[p_new];
   if (p_new).id is not null and (p_new).parked_job_id is null then
     v_specs := array[_spec_of(p_new, v_admission, v_starts[1])];
     v_reason := case when v_free < 1 and (p_new).task_identifier <> all (v_short_tasks) then 'long task' end;
@@ -268,7 +268,8 @@ begin
     if (p_policy).recorded then
       v_leaving := _leaving(v_staged_ids, p_now);
     end if;
-    foreach v_staged in array _take_few(v_cts, v_staged_ids, p_now) loop
+    v_moved := _take_few(v_cts, v_staged_ids, p_now);
+    foreach v_staged in array v_moved loop
       v_at := array_position(v_staged_ids, v_staged.id);
       v_specs[v_at] := _spec_of(v_staged, v_admission, v_starts[v_at]);
       v_is_long := v_is_long or v_free < v_at and v_staged.task_identifier <> all (v_short_tasks);
@@ -285,7 +286,7 @@ begin
   if v_reason is not null then
     raise exception '%', v_reason using errcode = 'DPOUT';
   end if;
-  if admitted > 0 and not _put_few_in_flight((p_policy).id, v_specs, (p_new).parked_job_id, v_staged_ids, v_owners, v_all_slots,
+  if admitted > 0 and not _put_few_in_flight((p_policy).id, v_specs, (p_new).parked_job_id, v_moved, v_staged_ids, v_all_slots,
     v_costs, v_works, (p_new).sort_at, v_admission, p_now) then
     raise exception 'locked' using errcode = 'DPOUT';
   end if;
@@ -361,9 +362,7 @@ begin
     perform _count_pending((p_policy).name, -admitted);
   end if;
   if v_leaving is not null then
-    perform _tell_admissions(v_leaving, array(
-      select row(f.job_id, f.staged_id, true, false, f.revision, false, false)::admission
-      from in_flight_jobs f where f.admission = v_admission and f.staged_id = any(v_staged_ids)), p_now, true);
+    perform _tell_admissions(v_leaving, _few_in_flight(v_admission, v_staged_ids), p_now, true);
   end if;
   if (p_policy).recorded and (p_new).id is null then
     perform _tell_waits((p_policy).id, v_partition_ids, p_now, p_freed is null);

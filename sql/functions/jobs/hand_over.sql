@@ -436,26 +436,35 @@ end
 $$;
 
 -- Adds few jobs to Graphile Worker, and puts them in flight; or only the job that is there, if `p_job_id` names it. False: that is
--- gone. The lists have the places of `p_staged_ids`. `p_slots` has the limiters of each, as text.
+-- gone. `p_moved` has them as they were staged. The lists have the places of `p_ids`. `p_slots` has the limiters of each, as text.
 create or replace function _put_few_in_flight(
-  p_policy_id int, p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_job_id bigint, p_staged_ids bigint[], p_partition_ids uuid[],
+  p_policy_id int, p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_job_id bigint, p_moved staged_jobs[], p_ids bigint[],
   p_slots text[], p_costs float8[], p_works float8[], p_sort_at timestamptz, p_admission bigint, p_now timestamptz
 ) returns boolean language plpgsql volatile as $$
 begin
   if p_job_id is not null then
     insert into in_flight_jobs (
       job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
-    select j.id, p_staged_ids[1], p_admission, j.revision, p_policy_id, p_partition_ids[1], p_slots[1]::bigint[], p_costs[1],
-      p_works[1], p_now
-    from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id;
+    select j.id, m.id, p_admission, j.revision, p_policy_id, m.partition_id, p_slots[1]::bigint[], p_costs[1], p_works[1], p_now
+    from :GRAPHILE_WORKER_SCHEMA.jobs j cross join unnest(p_moved) m where j.id = p_job_id;
   else
     insert into in_flight_jobs (
       job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, sort_at, admitted_at)
-    select j.id, x.staged_id, p_admission, j.revision, p_policy_id, x.partition_id, x.slots::bigint[], x.cost, x.work, p_sort_at, p_now
+    select j.id, m.id, p_admission, j.revision, p_policy_id, m.partition_id, x.slots::bigint[], x.cost, x.work, p_sort_at, p_now
     from :GRAPHILE_WORKER_SCHEMA.add_jobs(p_specs) j
-    join unnest(p_staged_ids, p_partition_ids, p_slots, p_costs, p_works) x (staged_id, partition_id, slots, cost, work)
-      on x.staged_id = _staged_id_text(j.flags)::bigint;
+    join unnest(p_moved) m on m.id = _staged_id_text(j.flags)::bigint
+    join unnest(p_ids, p_slots, p_costs, p_works) x (id, slots, cost, work) on x.id = m.id;
   end if;
   return found;
+end
+$$;
+
+-- Of few jobs that were just put in flight what became of them.
+create or replace function _few_in_flight(p_admission bigint, p_staged_ids bigint[]) returns admission[]
+language plpgsql stable as $$
+begin
+  return array(
+    select row(f.job_id, f.staged_id, true, false, f.revision, false, false)::admission
+    from in_flight_jobs f where f.admission = p_admission and f.staged_id = any(p_staged_ids));
 end
 $$;
