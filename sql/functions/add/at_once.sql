@@ -93,7 +93,18 @@ begin
         raise exception using errcode = 'DPOUT';
       end if;
     end loop;
-    v_new := _new_job(v_job, v_partition.id, v_now);
+    v_new.id := nextval(pg_get_serial_sequence('staged_jobs', 'id'));
+    v_new.partition_id := v_partition.id;
+    v_new.task_identifier := v_job.task;
+    v_new.payload := coalesce(v_job.payload, '{}');
+    v_new.run_at_given := v_job."runAt" is not null;
+    v_new.run_at := _run_at(coalesce(v_job."runAt", v_now));
+    v_new.max_attempts := v_job."maxAttempts";
+    v_new.priority := coalesce(v_job.priority, 0);
+    v_new.cost := v_job.cost;
+    v_new.created_at := v_now;
+    v_new.traceparent := left(v_job.traceparent, 55);
+    v_new.sort_at := v_job.sort_at;
     v_few := _admit_few(v_policy, array[_as_claimed(v_partition, false)], v_limiters, null, v_new, true, v_now);
     insert into activity (policy_id, at, staged, admitted, waits) values (v_policy.id, v_now, 1, 1, v_few.waits);
   exception

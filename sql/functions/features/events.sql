@@ -46,7 +46,25 @@ begin
       v_left := v_left || _events_to_groups(v_read);
     end if;
     v_events := array(select e from unnest(v_read) e where e.id <> all (v_left) order by e.id);
-    v_left := _events_to_features(v_policy, v_events);
+    -- A new feature is a line here
+    if v_policy.history_kept_for is not null then
+      perform _events_to_history(v_events);
+    end if;
+    if v_policy.load_kept_for is not null then
+      perform _events_to_load(v_events);
+    end if;
+    v_left := case when v_policy.unique_for is not null then _events_to_keys(v_events) else '{}' end;
+    -- Jobs that ended in workers without this package. While somebody has the policy's row locked, such as a pause in an open
+    -- transaction, they stay.
+    if exists (select from unnest(v_events) e where e.kind = 'elsewhere') then
+      update policies p set ended_elsewhere = p.ended_elsewhere + e.jobs, ended_elsewhere_at = e.at
+      from (
+        select sum((x.facts ->> 'jobs')::int) as jobs, max(x.at) as at from unnest(v_events) x where x.kind = 'elsewhere') e
+      where p.id = (select x.id from policies x where x.id = v_policy.id for no key update skip locked);
+      if not found then
+        v_left := v_left || array(select e.id from unnest(v_events) e where e.kind = 'elsewhere');
+      end if;
+    end if;
     delete from events e
     where e.policy_id = v_policy.id and e.id = any(array(select x.id from unnest(v_events) x)) and e.id <> all (v_left);
     get diagnostics v_deleted = row_count;
@@ -69,36 +87,6 @@ begin
       select coalesce(q.key, d.facts ->> 'key') as partition, d.facts ->> 'reason' as reason,
         sum((d.facts ->> 'jobs')::int) as jobs
       from unnest(v_dropped) d left join partitions q on q.id = d.partition_id group by 1, 2) t);
-end
-$$;
-
--- Each feature takes what concerns it. Returns the events that stay for a later call. A new feature is a line here.
-create or replace function _events_to_features(p_policy policies, p_events events[]) returns bigint[]
-language plpgsql as $$
-declare
-  v_left bigint[] := '{}';
-begin
-  if (p_policy).history_kept_for is not null then
-    perform _events_to_history(p_events);
-  end if;
-  if (p_policy).load_kept_for is not null then
-    perform _events_to_load(p_events);
-  end if;
-  if (p_policy).unique_for is not null then
-    v_left := v_left || _events_to_keys(p_events);
-  end if;
-  -- Jobs that ended in workers without this package. While somebody has the policy's row locked, such as a pause in an open
-  -- transaction, they stay.
-  if exists (select from unnest(p_events) e where e.kind = 'elsewhere') then
-    update policies p set ended_elsewhere = p.ended_elsewhere + e.jobs, ended_elsewhere_at = e.at
-    from (
-      select sum((x.facts ->> 'jobs')::int) as jobs, max(x.at) as at from unnest(p_events) x where x.kind = 'elsewhere') e
-    where p.id = (select x.id from policies x where x.id = (p_policy).id for no key update skip locked);
-    if not found then
-      v_left := v_left || array(select e.id from unnest(p_events) e where e.kind = 'elsewhere');
-    end if;
-  end if;
-  return v_left;
 end
 $$;
 

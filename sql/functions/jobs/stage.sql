@@ -69,28 +69,6 @@ returns table (
       + make_interval(secs => j."expiresAfter")) as expires_at) x;
 $$;
 
--- A job of _job_records that goes in the call that adds it, as _stage_one would have staged it at `p_now`.
-create or replace function _new_job(p_job record, p_partition_id uuid, p_now timestamptz) returns staged_jobs
-language plpgsql volatile as $$
-declare
-  v_new staged_jobs;
-begin
-  v_new.id := nextval(pg_get_serial_sequence('staged_jobs', 'id'));
-  v_new.partition_id := p_partition_id;
-  v_new.task_identifier := p_job.task;
-  v_new.payload := coalesce(p_job.payload, '{}');
-  v_new.run_at_given := p_job."runAt" is not null;
-  v_new.run_at := _run_at(coalesce(p_job."runAt", p_now));
-  v_new.max_attempts := p_job."maxAttempts";
-  v_new.priority := coalesce(p_job.priority, 0);
-  v_new.cost := p_job.cost;
-  v_new.created_at := p_now;
-  v_new.traceparent := left(p_job.traceparent, 55);
-  v_new.sort_at := p_job.sort_at;
-  return v_new;
-end
-$$;
-
 -- The arrival of work for a partition: of one staged job, or of the first that is due of several. A job that is not due yet
 -- is no head, so its place is that of _no_head. The time is cut to whole milliseconds, because a JavaScript Date has no
 -- microseconds: a `now` read right after would be before the job's time.
