@@ -280,8 +280,8 @@ export const MUTANTS = {
   "jobs that wait for their turn are postponed": {
     shownBy: 1,
     of: "_skip_or_delay",
-    from: /q\.denied_reason in \(/,
-    to: "q.denied_reason in ('batch', 'tick_budget', ",
+    from: /_reason_kind\(q\.denied_reason\) in \(/,
+    to: "_reason_kind(q.denied_reason) in ('turn', ",
     delaying: true,
     shows: /when \d+ is due: the engine says/,
   },

@@ -2,9 +2,9 @@ import type { TaskSpec } from "graphile-worker";
 import { z } from "zod";
 import { concurrency } from "../../src/gates/index.ts";
 import { exponential, fixed, list, polynomial } from "../../src/policy/backoff.ts";
+import type { JobSpec } from "../../src/policy/job.ts";
 import { type AnyPolicy, definePolicy, type JobInfo, type PolicyPayload } from "../../src/policy/policy.ts";
 import { RetryAfter } from "../../src/run/retry-after.ts";
-import type { JobSpec } from "../../src/stage/stage.ts";
 
 const payload = z.object({
   accountId: z.string(),
