@@ -445,6 +445,8 @@ comment on column superseded_jobs.job_id is 'Graphile Worker''s id.';
 comment on column superseded_jobs.revision is
   'The revision in which the job was copied: the next job of its key in the same row is another one. Null: it was parked, and a newer job of its key replaced it.';
 comment on column superseded_jobs.staged_id is 'The copy in staging.';
+comment on column superseded_jobs.was_parked is
+  'Whether it was parked, and a newer job of its key replaced it. One job may be both: the copy was made while its staged row was locked.';
 
 comment on table pending is
   'Changes of the number of staged jobs, for policies that bound their whole backlog. The sum is the backlog; the router adds the rows up.';

@@ -385,9 +385,11 @@ create index in_flight_jobs_cancelled on in_flight_jobs (job_id)
   where cancelled_at is not null;
 
 create table superseded_jobs (
-  job_id bigint primary key,
+  job_id bigint,
   revision int,
-  staged_id bigint
+  staged_id bigint,
+  was_parked boolean generated always as (revision is null) stored,
+  primary key (job_id, was_parked)
 );
 
 create table pending (

@@ -132,7 +132,7 @@ export const LOOK = `select
         select from ${STAGED} s where s.parked_job_id = j.id or s.job_key = j.key)
       and not exists (select from ${IN_FLIGHT} f where f.job_id = j.id)
       -- a sweep ends these, and at the end of the fuzz it must have
-      and not exists (select from ${nameOf("superseded_jobs")} r where r.job_id = j.id and r.revision is null)
+      and not exists (select from ${nameOf("superseded_jobs")} r where r.job_id = j.id and r.was_parked)
   ) as "jobs that are parked for ever",
   (select json_agg(g) from ${nameOf("groups")} g where g.jobs_left
     <> (select count(*) from ${nameOf("group_jobs")} m where m.group_id = g.id)

@@ -110,14 +110,19 @@ begin
     raise exception 'dispatch_policy: expires_at has % entries, specs has %; expected one time (or null) per job',
       cardinality(p_expires_at), cardinality(p_specs) using errcode = 'DPARG';
   end if;
-  select s.*, t.policy_id into v_wrong
-  from rows from (unnest(p_specs), unnest(coalesce(p_expires_at, '{}')), unnest(coalesce(p_debounces, '{}')))
-    s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, expires_at, debounce)
-  left join policy_tasks t on t.task_identifier = s.identifier and (s.expires_at is not null or s.debounce is not null)
-  where (t.policy_id is null and (s.expires_at is not null or s.debounce is not null))
-    or (s.debounce is not null and (s.job_key is null or s.run_at is not null or p_mode <> 'replace'))
-    or length(s.queue_name) > 128 or length(s.job_key) not between 1 and 512 or s.max_attempts < 1
-  limit 1;
+  if coalesce(p_expires_at, '{}') = '{}' and coalesce(p_debounces::text[], '{}') = '{}' then   -- nearly always
+    select s.*, null::timestamptz as expires_at, null as debounce, null as policy_id into v_wrong from unnest(p_specs) s
+    where length(s.queue_name) > 128 or length(s.job_key) not between 1 and 512 or s.max_attempts < 1 limit 1;
+  else
+    select s.*, t.policy_id into v_wrong
+    from rows from (unnest(p_specs), unnest(p_expires_at), unnest(p_debounces))
+      s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, expires_at, debounce)
+    left join policy_tasks t on t.task_identifier = s.identifier and (s.expires_at is not null or s.debounce is not null)
+    where (t.policy_id is null and (s.expires_at is not null or s.debounce is not null))
+      or (s.debounce is not null and (s.job_key is null or s.run_at is not null or p_mode <> 'replace'))
+      or length(s.queue_name) > 128 or length(s.job_key) not between 1 and 512 or s.max_attempts < 1
+    limit 1;
+  end if;
   if found then
     raise exception using errcode = 'DPARG', message = 'dispatch_policy: a job of ' || v_wrong.identifier || ': ' || case
       when v_wrong.expires_at is not null and v_wrong.policy_id is null

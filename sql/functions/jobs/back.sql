@@ -211,7 +211,7 @@ begin
     select x.id, x.revision from :GRAPHILE_WORKER_SCHEMA.jobs x
     where x.key = u.key and x.run_at = 'infinity' and x.locked_at is null and x.attempts < x.max_attempts
       and (_is_ours(x.flags, x.created_at, x.key) or exists (
-        select from superseded_jobs r where r.job_id = x.id and r.revision is null))
+        select from superseded_jobs r where r.job_id = x.id and r.was_parked))
     limit 1) j
   where not exists (
       select from staged_jobs s where s.parked_job_id = j.id or s.job_key = u.key)

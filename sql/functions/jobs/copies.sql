@@ -25,10 +25,10 @@ declare
   v_parked record;
 begin
   insert into superseded_jobs as o (job_id, revision) values (p_job_id, p_revision)
-  on conflict (job_id) do update set revision = excluded.revision, staged_id = null
+  on conflict (job_id, was_parked) do update set revision = excluded.revision, staged_id = null
   where o.revision is distinct from excluded.revision;
   if not found then
-    return (select o.staged_id from superseded_jobs o where o.job_id = p_job_id);
+    return (select o.staged_id from superseded_jobs o where o.job_id = p_job_id and not o.was_parked);
   end if;
   -- a job that was admitted is older than any staged job of its key
   select s.id into v_staged_id from staged_jobs s
@@ -53,7 +53,7 @@ begin
     v_staged_id := coalesce(v_copy_id, (   -- no copy: the staged one is newer
       select s.id from staged_jobs s where s.job_key = v_key));
   end if;
-  update superseded_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+  update superseded_jobs o set staged_id = v_staged_id where o.job_id = p_job_id and not o.was_parked;
   if v_copy_id is null then
     return v_staged_id;
   end if;

@@ -181,7 +181,7 @@ begin
     insert into superseded_jobs (job_id)
     select m.parked_job_id from moved m
     where m.parked_job_id is not null and m.id not in (select r.staged_id from resumed r)
-    on conflict (job_id) do update set revision = null, staged_id = null
+    on conflict do nothing
   ),
   back as (
     insert into staged_jobs overriding system value

@@ -44,7 +44,7 @@ begin
   replaced as (
     insert into superseded_jobs (job_id)
     select t.job_id from there t where t.is_replaced
-    on conflict (job_id) do update set revision = null, staged_id = null
+    on conflict do nothing
   ),
   resumed as materialized (
     select j.revision <> t.revision as is_raced
@@ -91,7 +91,7 @@ begin
   ),
   -- the row of a parked job that was replaced has its successor now
   succeeded as (
-    delete from superseded_jobs r where r.revision is null and r.job_id in (select a.id from added a)
+    delete from superseded_jobs r where r.was_parked and r.job_id in (select a.id from added a)
   )
   select (select count(*) from added), coalesce((select sum(s.jobs) from specs s), 0) - (select count(*) from added),
     -- PostgreSQL skips a SELECT that nobody reads, and this one has an effect

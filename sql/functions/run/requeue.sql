@@ -48,7 +48,7 @@ begin
   select * into v_policy from policies p where p.id = v_slot.policy_id;
   insert into superseded_jobs (job_id, revision, staged_id)
   values (p_job_id, p_revision, v_slot.staged_id)
-  on conflict (job_id) do update set revision = excluded.revision, staged_id = excluded.staged_id;
+  on conflict (job_id, was_parked) do update set revision = excluded.revision, staged_id = excluded.staged_id;
   v_partition.policy := v_policy.name;
   v_partition.version := 0;
   select q.key, q.shard into v_partition.key, v_partition.shard from partitions q where q.id = v_slot.partition_id;

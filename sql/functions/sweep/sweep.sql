@@ -134,7 +134,7 @@ begin
   delete from superseded_jobs r
   where r.job_id = any(array(
     select x.job_id from superseded_jobs x
-    where x.revision is null and not exists (
+    where x.was_parked and not exists (
       select from :GRAPHILE_WORKER_SCHEMA.jobs j
       where j.id = x.job_id and j.run_at = 'infinity' and j.attempts < j.max_attempts)
     for update skip locked));
@@ -142,7 +142,7 @@ begin
     select j.key from superseded_jobs r
     cross join lateral (
       select x.key from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = r.job_id and x.key is not null limit 1) j
-    where r.revision is null and not exists (select from staged_jobs s where s.job_key = j.key)
+    where r.was_parked and not exists (select from staged_jobs s where s.job_key = j.key)
     order by random() limit 200
   loop
     begin

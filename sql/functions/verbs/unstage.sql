@@ -183,7 +183,7 @@ begin
     -- somebody has the row of a parked job locked that was replaced
     and not exists (
       select from superseded_jobs r join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = r.job_id
-      where r.revision is null and j.run_at = 'infinity' and j.attempts < j.max_attempts and _is_ours(j.flags, j.created_at, j.key));
+      where r.was_parked and j.run_at = 'infinity' and j.attempts < j.max_attempts and _is_ours(j.flags, j.created_at, j.key));
   if not dropped then
     return next; return;
   end if;

@@ -23,8 +23,8 @@ const failed = (it: Engine, job: string, attempt: number, admission: string | nu
   ]);
 
 /** A job of key k in partition a that has failed, and waits parked. */
-async function parked(it: Engine, after = 0): Promise<string> {
-  await it.stage("a", { jobKey: "k" });
+async function parked(it: Engine, after = 0, jobKey: string | null = "k"): Promise<string> {
+  await it.stage("a", jobKey === null ? {} : { jobKey });
   await it.passes();
   const [id] = (await it.inFlight("a")) as [string];
   await fetchJob(it, id);
@@ -64,6 +64,25 @@ for (const verb of [
     );
     await it.pool.query(`select * from dispatch_policy.${verb}`, [rows[0].id]);
     t.like(await jobOf(it, id), { attempts: 0, later: true });
+  });
+}
+
+for (const key of ["k", null]) {
+  test(`a retry by hand is copied while its staged row is locked, and its worker dies: the copy runs alone, with ${key} as key`, async (t) => {
+    const it = await engine(t, FIVE);
+    const id = await parked(it, 0, key);
+    const app = await it.session();
+    await app.query("begin");
+    await it.table("staged_jobs", app).lock({ parked_job_id: id }, "update");
+    await it.pool.query("select graphile_worker.reschedule_jobs($1, run_at => now())", [[id]]);
+    const job = await fetchJob(it, id);
+    t.is((await startJob(it, job, { jobKey: key } as never)).verdict, "copied");
+    await app.query("rollback");
+    await it.passes(2);
+    await it.pool.query("select graphile_worker.force_unlock_workers($1)", [["worker"]]);
+    await it.pool.query("select dispatch_policy_internal._forget_copied()");
+    t.is(await jobOf(it, id), undefined);
+    t.is((await it.inFlight()).length, 1);
   });
 }
 
