@@ -388,7 +388,7 @@ create table superseded_jobs (
   job_id bigint,
   revision int,
   staged_id bigint,
-  was_parked boolean generated always as (revision is null) stored,
+  was_parked boolean not null default false,
   primary key (job_id, was_parked)
 );
 

@@ -178,8 +178,8 @@ begin
     from (select (select count(*) from resumed) + (select u.jobs from unparked u) as jobs) n where n.jobs > 0
   ),
   replaced as (
-    insert into superseded_jobs (job_id)
-    select m.parked_job_id from moved m
+    insert into superseded_jobs (job_id, was_parked)
+    select m.parked_job_id, true from moved m
     where m.parked_job_id is not null and m.id not in (select r.staged_id from resumed r)
     on conflict do nothing
   ),

@@ -42,8 +42,8 @@ begin
     where s.id = any(p_ids) and s.parked_job_id is not null
   ),
   replaced as (
-    insert into superseded_jobs (job_id)
-    select t.job_id from there t where t.is_replaced
+    insert into superseded_jobs (job_id, was_parked)
+    select t.job_id, true from there t where t.is_replaced
     on conflict do nothing
   ),
   resumed as materialized (
