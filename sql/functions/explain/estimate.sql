@@ -172,7 +172,7 @@ begin
   -- or fewer than three. The count is of a steady pace only after some half-lives. It is known since when the partition has had
   -- jobs, and how many it ever admitted. At most none of the counted went before that. At least all of the others did, just
   -- before. That time counts from its first admissions on (_counted_seconds): with a slow start, while it is routed and workers
-  -- begin, the pace would be too low (decision 172). The jobs that filled the slots of a cap at once do not count for the pace at
+  -- begin, the pace would be too low (decision 002). The jobs that filled the slots of a cap at once do not count for the pace at
   -- least: while they have them, they say nothing of how fast slots come free.
   v_has_pace := coalesce(v_counted >= 3 and v_counted - v_filled >= 1, false);
   if v_has_pace then
