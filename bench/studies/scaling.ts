@@ -61,7 +61,7 @@ const LOOKS_EVERY_MS = 200;
 const ANALYZED_AT = 0.1;
 const ANALYZED_BY = 0.2;
 const WORKERS_NAME = "bench_scaling";
-/** What a worker may have beside its pool, and what this process has: see docs/scaling-out.md. */
+/** What a worker may have beside its pool, and what this process has: see docs/production.md#scaling-out. */
 const BESIDE_POOL = 5;
 const OF_BENCH = 25;
 const MOST_PRODUCERS = 2;

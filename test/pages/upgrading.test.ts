@@ -1,4 +1,4 @@
-// docs/upgrading.md: what it says of a changed definition is what happens to jobs that wait, and to what was counted.
+// docs/production.md: what it says of a changed definition is what happens to jobs that wait, and to what was counted.
 import test, { type ExecutionContext } from "ava";
 import {
   concurrency,
@@ -116,7 +116,9 @@ test("without workers a lower version changes nothing, an operator's number goes
 test("the query after a deployment shows the definition in force, and no other without workers", async (t) => {
   const { pool, deploy } = await world(t, { gates: [one] });
   await deploy(2, { gates: [concurrency({ max: 2 })] });
-  const [sql] = (await blocksOf("docs/upgrading.md")).filter(({ language }) => language === "sql");
+  const sql = (await blocksOf("docs/production.md")).find(({ text }) =>
+    text.includes("dispatch_policy.definitions"),
+  );
   const { rows } = await pool.query(sql!.text);
   t.deepEqual(rows, [{ policy: "fetch_endpoint", version: 2, in_force: true, live_workers: 0, differs: [] }]);
 });
