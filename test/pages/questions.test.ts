@@ -33,6 +33,7 @@ function night({ before = nothing, after = nothing }: { before?: Arrange; after?
 }
 
 const NIGHTS: Readonly<Record<string, Night>> = {
+  "What is the state?": night(),
   "Customer X waits: why, and until when?": night({ after: ({ pool }) => age(pool, 12) }),
   "A partner answers 429": night(),
   "A deploy changed a limit": night({
@@ -41,6 +42,9 @@ const NIGHTS: Readonly<Record<string, Night>> = {
         ...{ policy: "fetch_endpoint", gate: "account", key: "acme", set: { max: 2 } },
         ...{ reason: "invoice 7", by: "ana" },
       }),
+  }),
+  "Bring back yesterday's failures": night({
+    before: ({ utils }) => utils.permanentlyFailJobs(["1", "2"], "answer 502"),
   }),
   "A worker died": night({
     after: async ({ pool, utils }) => {
@@ -61,11 +65,18 @@ const NIGHTS: Readonly<Record<string, Night>> = {
       await until("it is silent", async () => (await utils.status()).workers.some(({ alive }) => !alive));
     },
   }),
+  "Nothing runs at all": async (t) => {
+    const place = await world(t);
+    await place.utils.pause({ all: true, reason: "incident 12", by: "ana" });
+    // a doctor believes for five minutes that a host without worker pools may run the jobs
+    await table(place.pool, "limiters").set({ sampled_at: "-infinity" });
+    await beginsNow(place.pool);
+    return place;
+  },
+  "Stop everything at once": night(),
   "Take a tenant out of service, and back": night(),
   "A tenant has another name": night(),
-  "Bring back yesterday's failures": night({
-    before: ({ utils }) => utils.permanentlyFailJobs(["1", "2"], "answer 502"),
-  }),
+  "Change a limit for tonight, and prove afterwards who did it": night(),
   "One tenant floods": night({
     after: async ({ utils }) => {
       await utils.addJobs(fetches("ep9", 200));
@@ -75,17 +86,7 @@ const NIGHTS: Readonly<Record<string, Night>> = {
       });
     },
   }),
-  "Stop everything at once": night(),
-  "Nothing runs at all": async (t) => {
-    const place = await world(t);
-    await place.utils.pause({ all: true, reason: "incident 12", by: "ana" });
-    // a doctor believes for five minutes that a host without worker pools may run the jobs
-    await table(place.pool, "limiters").set({ sampled_at: "-infinity" });
-    await beginsNow(place.pool);
-    return place;
-  },
   "The backlog grows: add workers or raise limits?": night(),
-  "Change a limit for tonight, and prove afterwards who did it": night(),
   "Which jobs hang?": night({
     after: async ({ pool }) => {
       await age(pool, 3);
