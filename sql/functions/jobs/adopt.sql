@@ -70,6 +70,7 @@ declare
   v_kept_keys text[];   -- of the staged jobs that stay, and the times of those that leave
   v_run_ats timestamptz[];
   v_given boolean[];
+  v_kept_ids bigint[];
   v_partition_ids uuid[];
 begin
   with job as materialized (
@@ -152,17 +153,10 @@ begin
         run_at = u.run_at, run_at_given = u.given, due = u.run_at <= clock_timestamp() and s.retry_at is null
       from unnest(v_kept_keys, v_run_ats, v_given) u (job_key, run_at, given)
       where s.job_key = u.job_key and s.preserve_run_at
-      returning s.*
-    ),
-    arrived as (
-      insert into arrivals overriding user value
-      select a.* from kept t
-      cross join lateral _policy_and_key_of(t.partition_id) k
-      cross join lateral _work_arrival(
-        k.policy, t.partition_id, k.key, null, 0, null, null, null, t.run_at, t.cost, t.due, t.priority, t.run_at, t.id,
-        p_jobs => 0) a
+      returning s.id, s.partition_id
     )
-    select array_agg(t.partition_id) into v_partition_ids from kept t;
+    select array_agg(t.id), array_agg(t.partition_id) into v_kept_ids, v_partition_ids from kept t;
+    perform _arrive_again(v_kept_ids);
     perform _head_changed(v_partition_ids);
   end if;
   perform _count_pending(v_name, v_staged);

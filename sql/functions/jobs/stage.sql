@@ -91,6 +91,20 @@ create or replace function _work_arrival(
   from _no_head() h;
 $$;
 
+-- Tells the router of staged jobs that were changed and stay: the next job of their partitions may be another, and due at another
+-- time.
+create or replace function _arrive_again(p_ids bigint[]) returns void language plpgsql as $$
+begin
+  insert into arrivals overriding user value
+  select a.* from staged_jobs s
+  cross join lateral _policy_and_key_of(s.partition_id) k
+  cross join lateral _work_arrival(
+    k.policy, s.partition_id, k.key, null, 0, null, null, null, s.run_at, s.cost, s.due, s.priority, s.run_at, s.id,
+    p_jobs => 0) a
+  where s.id = any(p_ids);
+end
+$$;
+
 -- Stages one policy's jobs of a call, if they are several or have keys.
 --
 --   p_payload   that of the only job, if it comes apart: see _catch_unadmitted

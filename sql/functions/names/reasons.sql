@@ -1,9 +1,10 @@
 -- Why jobs wait: which reasons there are, how they read, and who sets them.
 
--- The reasons, of what kind each is, and its sentence. src/policy/reasons.ts says what the kinds mean. The words in braces are
--- those of _sentence. A cap's reason is `<kind>_full`, and reads as the last one.
-create or replace function _reasons() returns table (reason text, kind text, sentence text) language sql immutable rows 16 as $$
-  values
+-- Of what kind a reason is, and its sentence; no row: it is none. src/policy/reasons.ts says what the kinds mean. The words in
+-- braces are those of _sentence. A cap's reason is `<kind>_full`, and reads as the last one.
+create or replace function _reasons(p_reason text, out kind text, out sentence text)
+returns setof record language sql immutable rows 1 as $$
+  select r.kind, r.sentence from (values
     ('throttle_empty', 'tokens', 'It waits for tokens of {of}: {free} of {capacity}{calendar} are left{enough}'),
     ('rate_zero', 'zero', 'The rate of {of} is 0: nothing goes until somebody raises it'),
     ('max_zero', 'zero', 'The limit of {of} is 0: nothing goes until somebody raises it'),
@@ -20,22 +21,21 @@ create or replace function _reasons() returns table (reason text, kind text, sen
     ('not_due', 'job', 'It is due at {next_at}'),
     ('quarantined', 'job', 'It was refused, and is tried again at {again}: {error}'),
     ('waiting_key', 'job', 'A process that has the policy must work out its partition first'),
-    ('%_full', 'cap', 'It waits for {of}: {used} of {max} are in flight{shares}{oldest}');
+    ('%_full', 'cap', 'It waits for {of}: {used} of {max} are in flight{shares}{oldest}')
+  ) r (reason, kind, sentence)
+  where p_reason like replace(r.reason, '_', '\_') order by r.kind = 'cap' limit 1;
 $$;
 
 -- What kind a reason is. Null: it is none.
 create or replace function _reason_kind(reason text) returns text language sql immutable as $$
-  select r.kind from _reasons() r where _reason_kind.reason like replace(r.reason, '_', '\_')
-  order by r.kind = 'cap' limit 1;
+  select r.kind from _reasons(reason) r;
 $$;
 
 -- What somebody reads who asks why. `p_words` are the words in braces; one that is missing is left out.
 create or replace function _said(p_reason text, p_words jsonb) returns text language sql immutable as $$
   -- every second part stood in braces
   select string_agg(case when t.n % 2 = 1 then t.part else coalesce(p_words ->> t.part, '') end, '' order by t.n)
-  from (
-    select r.sentence from _reasons() r where p_reason like replace(r.reason, '_', '\_') order by r.kind = 'cap' limit 1
-  ) r
+  from _reasons(p_reason) r
   cross join lateral regexp_split_to_table(r.sentence, '[{}]') with ordinality t (part, n);
 $$;
 

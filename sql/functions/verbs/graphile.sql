@@ -110,14 +110,6 @@ begin
     select * from _reschedule_staged(
       job_ids, reschedule_jobs.run_at, reschedule_jobs.priority::smallint, reschedule_jobs.max_attempts::smallint)
   ),
-  arrived as (
-    insert into arrivals overriding user value
-    select a.* from moved m
-    cross join lateral _policy_and_key_of(m.partition_id) k
-    cross join lateral _work_arrival(
-      k.policy, m.partition_id, k.key, null, 0, null, null, null, m.run_at, m.cost, m.due, m.priority, m.run_at, m.id,
-      p_jobs => 0) a
-  ),
   -- JavaScript could not work their partitions out, and would try again later
   keyless as (
     update keyless_jobs k set retry_at = '-infinity' where k.staged_id = any(array(
@@ -129,6 +121,7 @@ begin
     select _notify(k.policy) from (select distinct k.policy from keyless k) k
   )
   select array_agg(m.id) filter (where (select count(*) from notified) >= 0) into v_moved_ids from moved m;
+  perform _arrive_again(v_moved_ids);
   -- the next job of its key may have got the row of a parked one: that job is rescheduled like any other
   v_parked_ids := array(
     select j.id from staged_jobs m
