@@ -59,6 +59,9 @@ const FAULTS: Record<string, Play> = {
   "a run too many of a partition with a limit by context": (judge, planted) => {
     judge.starts({ ...run("1"), partition: planted ? "limited" : "a" });
   },
+  "a run too many of the key that a moved job names": (judge, planted) => {
+    judge.starts({ ...run("1"), keys: { own: planted ? "limited" : "a" } });
+  },
   "a token too many of a partition with a limit by context": (judge, planted) => {
     const key = planted ? "limited" : "a";
     judge.judgeRates([{ from: 0, to: 0, keyOf: (rate) => (rate === bucketOfSome ? key : null) }]);

@@ -95,6 +95,7 @@ test.before("all recipes together compile", async (t) => {
     await cp(path.join(ROOT, name), path.join(copy, name), { recursive: true });
   await symlink(path.join(ROOT, "node_modules"), path.join(copy, "node_modules"));
   await mkdir(path.join(copy, "test"));
+  await cp(path.join(FIXTURES, "world.ts"), path.join(copy, "test/world.ts"));
   for (const [recipe, { title }] of Object.entries(RECIPES)) {
     const folder = path.join(FIXTURES, recipe);
     const made = globSync("{src,sql}/**/*.{ts,sql}", { cwd: folder });

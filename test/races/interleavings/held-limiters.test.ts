@@ -1,21 +1,27 @@
 // A limiter that an application's transaction keeps locked, say by `take`, stops those who use it, and nobody else.
-import test from "ava";
-import { concurrency, engine, type Queryable, throttle } from "../../helpers/engine.ts";
+import test, { type ExecutionContext } from "ava";
+import { concurrency, type EngineOptions, engine, type Queryable, throttle } from "../../helpers/engine.ts";
 import { nameOf, table } from "../../helpers/table.ts";
 
 const account = (max: number) => concurrency(max, { name: "account", scope: (key) => key.slice(0, 1) });
 const lockA = (as: Queryable) => table(as, "limiters").lock({ scope_key: "a" }, "no key update");
 
+/** A world with these jobs, in which an application's transaction has the limiter of a's account locked. */
+async function held(t: ExecutionContext, jobs: string[], options: Partial<EngineOptions> = { ahead: 100 }) {
+  const world = await engine(t, { gates: [account(2)], ...options });
+  await world.stage(jobs);
+  await world.route();
+  const app = await world.session();
+  await app.query("begin");
+  await lockA(app);
+  return { world, app };
+}
+
 for (const ahead of [undefined, 100]) {
   const kind = ahead === undefined ? "a pass" : "a pass that keeps to the ahead bound";
 
   test(`${kind} goes on without the partitions whose limiter is locked, and later takes them`, async (t) => {
-    const world = await engine(t, { gates: [account(2)], ...(ahead && { ahead }) });
-    await world.stage(["a1", "a2", "b1", "c1"]);
-    await world.route();
-    const app = await world.session();
-    await app.query("begin");
-    await lockA(app);
+    const { world, app } = await held(t, ["a1", "a2", "b1", "c1"], ahead ? { ahead } : {});
     t.like(await world.admit(), { claimed: 4, admitted: 2, denied: {} });
     t.is((await world.admit()).admitted, 0);
     const { eligible_at, blocked_on, denied_reason } = await world.partition("a1");
@@ -27,12 +33,7 @@ for (const ahead of [undefined, 100]) {
 }
 
 test("a pass that is ahead of the clock postpones no longer than one by the clock", async (t) => {
-  const world = await engine(t, { gates: [account(2)], ahead: 100 });
-  await world.stage(["a1", "b1"]);
-  await world.route();
-  const app = await world.session();
-  await app.query("begin");
-  await lockA(app);
+  const { world } = await held(t, ["a1", "b1"]);
   const inAnHour = () => new Date(Date.now() + 3_600_000);
   for (const admitted of [1, 0, 0]) {
     t.is((await world.admit({ now: inAnHour() })).admitted, admitted);
@@ -41,12 +42,7 @@ test("a pass that is ahead of the clock postpones no longer than one by the cloc
 });
 
 test("only the first pass waits for a limiter that stays locked", async (t) => {
-  const world = await engine(t, { gates: [account(2)], ahead: 100 });
-  await world.stage(["a1", "b1"]);
-  await world.route();
-  const app = await world.session();
-  await app.query("begin");
-  await lockA(app);
+  const { world, app } = await held(t, ["a1", "b1"]);
   t.is((await world.admit()).admitted, 1);
   const limiter = await world.limiter("account", "a");
   const busy = async () => (await world.table("turns").one({ step: "admit" })).busy;
@@ -122,12 +118,7 @@ test("an operator's admit goes on without the partitions whose limiter is locked
 });
 
 test("a tick in SQL goes on without them, too", async (t) => {
-  const world = await engine(t, { gates: [account(2)] });
-  await world.stage(["a1", "b1", "c1"]);
-  await world.route();
-  const app = await world.session();
-  await app.query("begin");
-  await lockA(app);
+  const { world, app } = await held(t, ["a1", "b1", "c1"], {});
   t.is(await world.number("select admitted from dispatch_policy.tick('p')"), 2);
   await app.query("rollback");
   const later = new Date(Date.now() + 2000);
