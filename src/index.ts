@@ -18,9 +18,6 @@ export { dispatchPolicyPreset } from "./host/preset.ts";
 export { type RunTickLoopOptions, runTickLoop } from "./host/run-tick-loop.ts";
 export { wrapTaskList } from "./host/wrap-task-list.ts";
 export { metricsHandler } from "./metrics/handler.ts";
-export type { AdmitOptions } from "./operate/admit.ts";
-export type { AdoptOptions } from "./operate/adopt.ts";
-export type { Cancelled, CancelOptions } from "./operate/cancel.ts";
 export type { Diff, DiffOptions, PartitionDiff, Replayed, Span } from "./operate/diff.ts";
 export type {
   DoctorOptions,
@@ -42,22 +39,15 @@ export type {
 export type { ExportedJob, ExportOptions } from "./operate/export.ts";
 export type { GroupJob, GroupsQuery, OpenGroup } from "./operate/groups.ts";
 export type { HistoryQuery, JobHistory } from "./operate/history.ts";
-export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
+export type { Override } from "./operate/limits.ts";
 export type { PartitionStatus, PartitionsQuery } from "./operate/look.ts";
-export type { MoveOptions } from "./operate/move.ts";
 export type { Operate } from "./operate/operate.ts";
 export type { Outcome } from "./operate/outcomes.ts";
-export type { PauseOptions } from "./operate/pause.ts";
 export type { RefreshContextOptions } from "./operate/refresh-context.ts";
-export type { ReleaseSlotsOptions } from "./operate/release-slots.ts";
-export type { RemoveOptions } from "./operate/remove.ts";
-export type { RemovePolicyOptions } from "./operate/remove-policy.ts";
 export type { RescheduleOptions } from "./operate/reschedule-jobs.ts";
-export type { RetryOptions } from "./operate/retry.ts";
 export type { PolicyStatus, Status, UndeclaredPolicy, WorkerStatus } from "./operate/status.ts";
 export type { StopInForce } from "./operate/stops.ts";
 export type { Repaired } from "./operate/sweep.ts";
-export type { Remaining, Synced } from "./operate/sync.ts";
 export type {
   ByPolicy,
   Changed,
@@ -75,7 +65,23 @@ export type {
 } from "./operate/targets.ts";
 export type { TickOptions } from "./operate/tick.ts";
 export type { Uninstalled, UninstallOptions } from "./operate/uninstall.ts";
-export type { Unstaged, UnstageOptions } from "./operate/unstage.ts";
+export type {
+  AdmitOptions,
+  Cancelled,
+  CancelOptions,
+  MoveOptions,
+  ReleaseSlotsOptions,
+  RemoveOptions,
+  RetryOptions,
+} from "./operate/verbs/jobs.ts";
+export type { LimitValues, Remaining, SetLimitOptions, Synced } from "./operate/verbs/limits.ts";
+export type {
+  AdoptOptions,
+  RemovePolicyOptions,
+  Unstaged,
+  UnstageOptions,
+} from "./operate/verbs/policies.ts";
+export type { PauseOptions } from "./operate/verbs/stops.ts";
 export { exponential, fixed, list, polynomial } from "./policy/backoff.ts";
 export { hashKey } from "./policy/hash-key.ts";
 export type { JobSpec } from "./policy/job.ts";

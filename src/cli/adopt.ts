@@ -1,11 +1,12 @@
 import { parameter } from "../db/engine.ts";
-import { type AdoptOptions, adopt } from "../operate/adopt.ts";
 import type { OperateContext } from "../operate/call.ts";
+import { type AdoptOptions, POLICIES } from "../operate/verbs/policies.ts";
+import { runVerb } from "../operate/verbs.ts";
 import { defineCommand, EXIT } from "./command.ts";
 import { DRY_RUN, WHY, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
 import { answer } from "./output/say.ts";
-import { grouped, some } from "./output/words.ts";
+import { some } from "./output/words.ts";
 
 /** Moves the jobs of tasks with a policy that wait in Graphile Worker into staging. Safe while workers run, and to repeat. */
 export const command = defineCommand({
@@ -14,11 +15,8 @@ export const command = defineCommand({
     ...DRY_RUN,
     ...WHY,
   },
-  examples: [
-    ["--task fetch_endpoint --dry-run", "count the jobs"],
-    ["--task fetch_endpoint", "move them"],
-  ],
-  about: "It is safe while workers run, and safe to repeat. unstage is the way back.",
+  examples: POLICIES.adopt.examples,
+  about: POLICIES.adopt.about,
   async run(values) {
     return changing(values, async (context) => {
       for (const task of values.task)
@@ -35,17 +33,16 @@ export async function adoptTask(
   options: AdoptOptions,
 ): Promise<void> {
   const { task, dryRun } = options;
-  const { matched, changed } = await adopt(context, options);
+  const result = await runVerb(context, "adopt", options);
+  const { matched, changed } = result;
   if (matched === 0) {
     const byWorkers = await adoptedByWorkers(context, task);
     const already = byWorkers > 0 ? `; workers have adopted ${some(byWorkers, "job")} already` : "";
     answer(values, { task, matched, changed, byWorkers }, `${task}: no job is left to adopt${already}.`);
     return;
   }
-  const words = dryRun
-    ? `${some(matched, "job")} to adopt`
-    : `adopted ${grouped(changed)} of ${some(matched, "job")}`;
-  answer(values, { task, matched, changed }, `${task}: ${words}.`);
+  const { did, would } = POLICIES.adopt;
+  answer(values, { task, matched, changed }, (dryRun ? would : did)(options, result));
 }
 
 /** As far back as the audit goes. */

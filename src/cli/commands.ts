@@ -1,5 +1,14 @@
 // The list of commands: their names, what each does, and where it stands. A command is loaded when it is called.
+import type { AnyVerb } from "../operate/verb.ts";
+import { JOBS } from "../operate/verbs/jobs.ts";
+import { LIMITS } from "../operate/verbs/limits.ts";
+import { POLICIES } from "../operate/verbs/policies.ts";
+import { STOPS } from "../operate/verbs/stops.ts";
+import { kebabCase, type VerbName } from "../operate/verbs.ts";
 import type { Command } from "./command.ts";
+
+/** The command `adopt` takes several tasks. */
+const { adopt, ...OTHER_WAYS } = POLICIES;
 
 /** A command in the list. */
 export interface Listed {
@@ -7,6 +16,14 @@ export interface Listed {
   readonly summary: string;
   load(): Promise<{ readonly command: Command }>;
 }
+
+/** The commands of verbs, in the order of their table. */
+const verbs = (table: Readonly<Record<string, AnyVerb>>): readonly Listed[] =>
+  Object.entries(table).map(([name, { summary }]) =>
+    listed(kebabCase(name), summary, async () => ({
+      command: (await import("./verb.ts")).commandOf(name as VerbName),
+    })),
+  );
 
 const listed = (name: string, summary: string, load: Listed["load"]): Listed => ({ name, summary, load });
 
@@ -28,39 +45,21 @@ export const COMMANDS: readonly Listed[] = [
   listed("ui", "the admin pages, on this machine", () => import("./ui.ts")),
   listed("metrics", "figures for a monitoring system", () => import("./metrics.ts")),
   // stop and go on
-  listed("pause", "stop a partition, a policy or all until resume", () => import("./pause.ts")),
-  listed("resume", "end a pause or a hold", () => import("./resume.ts")),
-  listed("hold", "stop a partition for some time", () => import("./hold.ts")),
-  listed("disable", "switch a policy off: its jobs go past the gates", () => import("./disable.ts")),
-  listed("enable", "switch a policy on again", () => import("./enable.ts")),
+  ...verbs(STOPS),
   // limits
-  listed("set-limit", "change a gate's numbers", () => import("./set-limit.ts")),
-  listed("clear-limit", "end such a change", () => import("./clear-limit.ts")),
-  listed(
-    "refresh-context",
-    "change what partitions have in their context",
-    () => import("./refresh-context.ts"),
-  ),
+  ...verbs(LIMITS),
   listed("diff", "what would have happened under other limits", () => import("./diff.ts")),
-  listed("take", "take tokens for work that is no job", () => import("./take.ts")),
-  listed("sync", "lower a throttle to what a partner has left", () => import("./sync.ts")),
   // jobs
-  listed("admit", "admit due jobs past their gates", () => import("./admit.ts")),
-  listed("move", "move staged jobs to another partition or policy", () => import("./move.ts")),
+  ...verbs(JOBS),
   listed("export", "write staged jobs, with their payloads, as JSON", () => import("./export.ts")),
-  listed("remove", "remove staged jobs", () => import("./remove.ts")),
-  listed("cancel", "cancel jobs, and tell those that run to end", () => import("./cancel.ts")),
-  listed("retry", "bring back jobs that failed for good", () => import("./retry.ts")),
   listed("reschedule-jobs", "change when and how jobs run", () => import("./reschedule-jobs.ts")),
-  listed("release-slots", "free the slots of a job that hangs", () => import("./release-slots.ts")),
   // repairs
   listed("tick", "make one admission pass", () => import("./tick.ts")),
   listed("sweep", "make one repair pass", () => import("./sweep.ts")),
   // the way in and out
   listed("init", "add a first policy to a project's files", () => import("./init.ts")),
   listed("migrate", "install or upgrade the database schemas", () => import("./migrate.ts")),
-  listed("adopt", "move a task's waiting jobs under its policy", () => import("./adopt.ts")),
-  listed("unstage", "unstage a policy's waiting jobs", () => import("./unstage.ts")),
-  listed("remove-policy", "remove or rename a policy that no worker has", () => import("./remove-policy.ts")),
+  listed("adopt", adopt.summary, () => import("./adopt.ts")),
+  ...verbs(OTHER_WAYS),
   listed("uninstall", "unstage all waiting jobs, and drop the schema", () => import("./uninstall.ts")),
 ];

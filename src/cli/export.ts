@@ -1,6 +1,6 @@
 import { parse, rawJSON } from "../exact-json.ts";
 import { type ExportOptions, exportJobs } from "../operate/export.ts";
-import { remove } from "../operate/remove.ts";
+import { runVerb } from "../operate/verbs.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { DRY_RUN, WHY, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
@@ -25,7 +25,7 @@ export const command = defineCommand({
     const options = { ...(ids.length > 0 && { ids }), policy, partition } as ExportOptions;
     return changing(values, async (context) => {
       if (values["dry-run"]) {
-        const result = await remove(context, { ...options, dryRun: true });
+        const result = await runVerb(context, "remove", { ...options, dryRun: true });
         return answer(values, result, `${some(result.matched, "staged job")} would be written.`);
       }
       let count = 0;

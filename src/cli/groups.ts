@@ -1,6 +1,6 @@
 import { keyInWords } from "../operate/gate-words.ts";
 import { type GroupJob, groups, type OpenGroup } from "../operate/groups.ts";
-import { anId } from "../operate/targets.ts";
+import { anId } from "../operate/verb.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
 import { looks } from "./output/look.ts";

@@ -1,7 +1,8 @@
 import { keyInWords, limitInWords } from "../operate/gate-words.ts";
 import { limits, type Override } from "../operate/limits.ts";
+import { valuesOf } from "../operate/words.ts";
 import { defineCommand } from "./command.ts";
-import { LOOK, valuesOf } from "./input/options.ts";
+import { LOOK } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { answerList } from "./output/say.ts";
 import { table } from "./output/table.ts";

@@ -9,39 +9,25 @@ import { migrate } from "../db/migrate.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { type EventSink, safely } from "../events.ts";
 import { ours } from "../log.ts";
-import { admit } from "../operate/admit.ts";
-import { adopt } from "../operate/adopt.ts";
-import { cancel } from "../operate/cancel.ts";
+import type { OperateContext } from "../operate/call.ts";
 import { diff } from "../operate/diff.ts";
 import { doctor } from "../operate/doctor.ts";
 import { explain } from "../operate/explain.ts";
 import { exportJobs } from "../operate/export.ts";
 import { groups } from "../operate/groups.ts";
 import { history } from "../operate/history.ts";
-import { hold } from "../operate/hold.ts";
 import { jobFunctions } from "../operate/jobs.ts";
-import { clearLimit, limits, setLimit } from "../operate/limits.ts";
+import { limits } from "../operate/limits.ts";
 import { partitions } from "../operate/look.ts";
 import { metrics, readIfAllowed } from "../operate/metrics.ts";
-import { move } from "../operate/move.ts";
 import type { Operate } from "../operate/operate.ts";
-import { pause } from "../operate/pause.ts";
-import { refreshContext } from "../operate/refresh-context.ts";
-import { type ReleaseSlotsOptions, releaseSlots } from "../operate/release-slots.ts";
-import { remove } from "../operate/remove.ts";
-import { removePolicy } from "../operate/remove-policy.ts";
-import { resume } from "../operate/resume.ts";
-import { retry } from "../operate/retry.ts";
 import { status } from "../operate/status.ts";
 import { stops } from "../operate/stops.ts";
 import { sweepFully } from "../operate/sweep.ts";
-import { switchPolicy } from "../operate/switch.ts";
-import { sync } from "../operate/sync.ts";
-import { take } from "../operate/take.ts";
-import type { ByPolicy, Changed } from "../operate/targets.ts";
+import type { ByPolicy } from "../operate/targets.ts";
 import { tick } from "../operate/tick.ts";
 import { uninstall } from "../operate/uninstall.ts";
-import { unstage } from "../operate/unstage.ts";
+import { runVerb, VERBS, type VerbName, type Verbs } from "../operate/verbs.ts";
 import type { JobSpec } from "../policy/job.ts";
 import { type AnyPolicy, isPolicy, type TaskIdentifier } from "../policy/policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
@@ -103,8 +89,6 @@ export interface PolicyUtils extends Operate, WorkerUtils {
    * @example await utils.release();
    */
   release(): Promise<void>;
-  /** @deprecated Use `releaseSlots`. */
-  release(options: ReleaseSlotsOptions): Promise<Changed>;
   /** The same as `release()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -271,8 +255,15 @@ function assemble(
   const { registry, partitionBatchSize } = settings;
   const logger = ours(worker.logger);
   const ticks: TickContext = { withPgClient, engine, registry, events, logger, partitionBatchSize };
-  const context = { withPgClient, engine, events };
+  const context: OperateContext = { withPgClient, engine, events, registry };
   const adder = makeAdder(engine, registry, withPgClient, events);
+  const verbs = Object.fromEntries(
+    Object.keys(VERBS).map((name) => [
+      name,
+      async (options: object) =>
+        runVerb(context, name as VerbName, named<object>(options as ByPolicy<object>) as never),
+    ]),
+  ) as unknown as Verbs;
   let released = false;
   const close = async () => {
     if (released) return;
@@ -288,27 +279,12 @@ function assemble(
       await install();
     },
     ...jobFunctions(context, worker.cleanup),
-    pause: (options) => pause(context, named(options)),
-    resume: (options) => resume(context, named(options)),
-    hold: (options) => hold(context, named(options)),
-    admit: (options) => admit(context, named(options)),
-    move: (options) => move(context, named(options)),
+    ...verbs,
     export: (options) => exportJobs(context, named(options)),
-    remove: (options) => remove(context, named(options)),
-    cancel: (options) => cancel(context, named(options)),
-    retry: (options) => retry(context, named(options)),
-    adopt: (options) => adopt(context, options),
-    unstage: (options) => unstage(context, named(options)),
-    removePolicy: (options) => removePolicy(context, named(options)),
     uninstall: (options) => uninstall(context, options),
-    setLimit: (options) => setLimit(context, named(options)),
-    clearLimit: (options) => clearLimit(context, named(options)),
     limits: (options) => limits(context, named(options)),
     diff: (options) => diff(context, named(options)),
     stops: (options) => stops(context, named(options)),
-    refreshContext: (options) => refreshContext({ ...context, registry }, named(options)),
-    take: (options) => take(context, named(options)),
-    sync: (options) => sync(context, named(options)),
     explain: async (options) => {
       if ("id" in options) await readIfAllowed(context); // its history and its groups are part of the answer
       return explain(context, named(options));
@@ -325,16 +301,9 @@ function assemble(
     metrics: () => metrics(context),
     status: (options) => status(context, named(options)),
     partitions: (query) => partitions(context, named(query)),
-    disable: (options) => switchPolicy(context, { ...named(options), enabled: false }),
-    enable: (options) => switchPolicy(context, { ...named(options), enabled: true }),
     tick: (options) => tick(ticks, named(options)),
     sweep: () => sweepFully({ ...ticks, logger, ages: settings }),
-    // any other argument closes, as in Graphile Worker: `release` may be the callback of a promise
-    releaseSlots: (options) => releaseSlots(context, options),
-    release: ((options?: ReleaseSlotsOptions) =>
-      isObject(options) && "jobId" in options
-        ? releaseSlots(context, options)
-        : close()) as PolicyUtils["release"],
+    release: close,
     [Symbol.asyncDispose]: close,
   };
 }

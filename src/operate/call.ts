@@ -4,12 +4,15 @@ import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { BAD_ARGUMENT, IN_USE, saidBySql, UNKNOWN_POLICY } from "../db/sqlstates.ts";
 import { ArgumentError, RemovalError, UnknownPolicyError } from "../errors.ts";
 import { type EventSink, emit, type PolicyEventMap } from "../events.ts";
+import type { Registry } from "../policy/registry.ts";
 import type { Changed, Reach, Why } from "./targets.ts";
 
 /** The context of every verb. */
 export interface OperateContext {
   readonly withPgClient: WithPgClient;
   readonly engine: Engine;
+  /** The policies of the process. Default: it has none. */
+  readonly registry?: Registry | undefined;
   /** Told of what verbs did. Default: nobody is. */
   readonly events?: EventSink | undefined;
 }

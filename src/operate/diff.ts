@@ -6,10 +6,11 @@ import { ArgumentError, MissingPackageError } from "../errors.ts";
 import { ownFile } from "../own-files.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
 import { asOurs, type OperateContext } from "./call.ts";
-import { columnsOf, type LimitValues } from "./limits.ts";
 import { foldIfAllowed, readIfAllowed } from "./metrics.ts";
 import { notReplayed, redefined } from "./redefined.ts";
-import { checkVerb, type LimitTarget } from "./targets.ts";
+import type { LimitTarget } from "./targets.ts";
+import { checkVerb } from "./verb.ts";
+import { columnsOf, type LimitValues } from "./verbs/limits.ts";
 
 /**
  * The options of `diff`: a gate, one of its limiters by `key` or some by `where`, and other numbers for it. Or another

@@ -4,7 +4,8 @@ import { asOurs, type OperateContext } from "./call.ts";
 import type { JobHistory } from "./history.ts";
 import type { PartitionStatus } from "./look.ts";
 import { spelled, spelledJson } from "./rows.ts";
-import { type ContextValues, checkVerb, type PartitionTarget } from "./targets.ts";
+import type { ContextValues, PartitionTarget } from "./targets.ts";
+import { checkVerb } from "./verb.ts";
 
 /** A pause or a hold. */
 export interface Stop {

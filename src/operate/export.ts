@@ -4,7 +4,8 @@ import { isBusy } from "../db/outage.ts";
 import { ArgumentError } from "../errors.ts";
 import { asOurs, type OperateContext } from "./call.ts";
 import { IDLE_SLEEP_MS, IDLE_STEPS } from "./steps.ts";
-import { checkVerb, type PolicyTarget, type Why } from "./targets.ts";
+import type { PolicyTarget, Why } from "./targets.ts";
+import { checkVerb } from "./verb.ts";
 
 /** The options of `export`: jobs by their staged ids, or those of a policy or a partition. Neither is an {@link ArgumentError}. */
 export type ExportOptions = (

@@ -2,7 +2,7 @@ import { optional } from "../checks/options.ts";
 import { parameter } from "../db/engine.ts";
 import type { JobGroup } from "../stage/group.ts";
 import type { OperateContext } from "./call.ts";
-import { anId, checkVerb } from "./targets.ts";
+import { anId, checkVerb } from "./verb.ts";
 import { rowsOf } from "./view-rows.ts";
 
 /** A job group whose callback has not been added yet: a row of the view `groups`. */

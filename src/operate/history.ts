@@ -3,7 +3,7 @@ import type { Reason } from "../policy/reasons.ts";
 import type { OperateContext } from "./call.ts";
 import type { Outcome } from "./outcomes.ts";
 import { spelledJson } from "./rows.ts";
-import { checkVerb } from "./targets.ts";
+import { checkVerb } from "./verb.ts";
 import { rowsOf } from "./view-rows.ts";
 
 /** What happened to a job: a row of the view `history`. */

@@ -3,7 +3,7 @@ import type { JsonObject } from "../policy/policy.ts";
 import type { Reason } from "../policy/reasons.ts";
 import { checkPolicy, type OperateContext } from "./call.ts";
 import { spelled } from "./rows.ts";
-import { checkVerb } from "./targets.ts";
+import { checkVerb } from "./verb.ts";
 
 /** The state of a partition: a row of the view `partitions`. A time is null if there is none, or if it never comes. */
 export interface PartitionStatus {

@@ -1,18 +1,9 @@
 import { show } from "../checks/options.ts";
 import { checkJsonObject, type JsonObject, type JsonOf } from "../policy/json.ts";
 import { type AnyPolicy, definitionHash, policyDefinition, resolveLimits } from "../policy/policy.ts";
-import type { Registry } from "../policy/registry.ts";
 import { actOf, aimOf, asOurs, callOrCount, checkPolicy, type OperateContext, told } from "./call.ts";
 import { IDLE_STEPS } from "./steps.ts";
-import {
-  type Changed,
-  type ContextValues,
-  checkVerb,
-  type DryRun,
-  type PolicyTarget,
-  type Reach,
-  type Why,
-} from "./targets.ts";
+import type { Changed, ContextValues, DryRun, PolicyTarget, Reach, Why } from "./targets.ts";
 
 /** The options of `refreshContext`: which partitions, and what their context has from now on. */
 export type RefreshContextOptions<C extends JsonOf<C> = JsonObject> = PolicyTarget & {
@@ -23,19 +14,13 @@ export type RefreshContextOptions<C extends JsonOf<C> = JsonObject> = PolicyTarg
 } & Why &
   DryRun;
 
-type Refreshing = OperateContext & { readonly registry: Registry };
-
 const PAGE = 1000;
 
 /** Documented at {@link Operate.refreshContext}. */
 export async function refreshContext(
-  refreshing: Refreshing,
+  refreshing: OperateContext,
   options: RefreshContextOptions,
 ): Promise<Changed & Reach> {
-  checkVerb("refreshContext", options, {
-    needs: ["policy", "context"],
-    takes: ["partition", "where", "reason", "by", "dryRun"],
-  });
   checkJsonObject("refreshContext: context", options.context);
   const policy = await policyOf(refreshing, options.policy);
   if (policy === undefined) return refreshInSql(refreshing, options);
@@ -44,16 +29,16 @@ export async function refreshContext(
 
 /** Undefined: this process does not have it. */
 async function policyOf(
-  { withPgClient, engine, registry }: Refreshing,
+  { withPgClient, engine, registry }: OperateContext,
   name: string,
 ): Promise<AnyPolicy | undefined> {
   await withPgClient((client) => checkPolicy(client, engine, name));
-  return registry.policies.find(({ identifier }) => identifier === name);
+  return registry?.policies.find(({ identifier }) => identifier === name);
 }
 
 /** Without the policy's functions. SQL refuses if there are any. */
 async function refreshInSql(
-  refreshing: Refreshing,
+  refreshing: OperateContext,
   options: RefreshContextOptions,
 ): Promise<Changed & Reach> {
   const { where, context, dryRun, ...rest } = options;
@@ -65,7 +50,7 @@ async function refreshInSql(
   return result;
 }
 
-function tellOf(refreshing: Refreshing, options: RefreshContextOptions, changed: Changed): void {
+function tellOf(refreshing: OperateContext, options: RefreshContextOptions, changed: Changed): void {
   const { policy, context, where = null } = options;
   told(refreshing, "dispatchPolicy:refreshContext", {
     ...{ ...aimOf(options), policy, where, context },
@@ -73,7 +58,7 @@ function tellOf(refreshing: Refreshing, options: RefreshContextOptions, changed:
   });
 }
 
-async function refreshPages(refreshing: Refreshing, policy: AnyPolicy, options: RefreshContextOptions) {
+async function refreshPages(refreshing: OperateContext, policy: AnyPolicy, options: RefreshContextOptions) {
   const total = { matched: 0, changed: 0 };
   for await (const page of pagesOf(refreshing, options)) {
     const { matched, changed } = await refreshPage(refreshing, policy, options, page);
@@ -84,7 +69,7 @@ async function refreshPages(refreshing: Refreshing, policy: AnyPolicy, options: 
 }
 
 /** The same without a change: what it would concern. It works out the limits as well, because a function may throw. */
-async function countPages(refreshing: Refreshing, policy: AnyPolicy, options: RefreshContextOptions) {
+async function countPages(refreshing: OperateContext, policy: AnyPolicy, options: RefreshContextOptions) {
   const total = { matched: 0, changed: 0, partitions: 0, staged: 0, inFlight: 0 };
   const of = { policy: policy.identifier, hash: definitionHash(policyDefinition(policy)) };
   const { withPgClient, engine } = refreshing;
@@ -103,10 +88,10 @@ async function countPages(refreshing: Refreshing, policy: AnyPolicy, options: Re
   return total;
 }
 
-type Page = Awaited<ReturnType<Refreshing["engine"]["contextsToRefresh"]>>;
+type Page = Awaited<ReturnType<OperateContext["engine"]["contextsToRefresh"]>>;
 
 /** The partitions of the policy, page by page; at least one page. */
-async function* pagesOf(refreshing: Refreshing, options: RefreshContextOptions): AsyncGenerator<Page> {
+async function* pagesOf(refreshing: OperateContext, options: RefreshContextOptions): AsyncGenerator<Page> {
   for (let after: string | null = null; ; ) {
     const page: Page = await pageOf(refreshing, options, after);
     yield page;
@@ -117,7 +102,7 @@ async function* pagesOf(refreshing: Refreshing, options: RefreshContextOptions):
 }
 
 function pageOf(
-  { withPgClient, engine }: Refreshing,
+  { withPgClient, engine }: OperateContext,
   { policy, partition, where }: RefreshContextOptions,
   after: string | null,
 ): Promise<Page> {
@@ -137,7 +122,7 @@ function refreshed(policy: AnyPolicy, { context: values }: RefreshContextOptions
 
 /** Refreshes the partitions of a page. Those that got another context meanwhile are read again. */
 async function refreshPage(
-  refreshing: Refreshing,
+  refreshing: OperateContext,
   policy: AnyPolicy,
   options: RefreshContextOptions,
   page: Page,

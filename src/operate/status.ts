@@ -1,7 +1,7 @@
 import { parameter } from "../db/engine.ts";
 import { checkPolicy, type OperateContext } from "./call.ts";
 import { type StopInForce, stopsOf } from "./stops.ts";
-import { checkVerb } from "./targets.ts";
+import { checkVerb } from "./verb.ts";
 
 /** The state of a policy. */
 export interface PolicyStatus {

@@ -1,7 +1,7 @@
 import { type Engine, parameter, type Queryable } from "../db/engine.ts";
 import { checkPolicy, type OperateContext } from "./call.ts";
 import { spelled } from "./rows.ts";
-import { checkVerb } from "./targets.ts";
+import { checkVerb } from "./verb.ts";
 
 /** What stops jobs by name: a row of the view `stops`. */
 export interface StopInForce {

@@ -1,6 +1,6 @@
 import { type Pass, type TickContext, type TickResult, tickOnce } from "../admit/tick.ts";
 import { asOurs } from "./call.ts";
-import { checkVerb } from "./targets.ts";
+import { checkVerb } from "./verb.ts";
 
 /** A tick ends after so many batches of arrivals, whatever is left. */
 const MOST_PASSES = 20;

@@ -3,7 +3,7 @@ import { isBusy } from "../db/outage.ts";
 import { RemovalError } from "../errors.ts";
 import { call, type OperateContext } from "./call.ts";
 import { IDLE_SLEEP_MS, IDLE_STEPS } from "./steps.ts";
-import { checkVerb } from "./targets.ts";
+import { checkVerb } from "./verb.ts";
 
 /** The options of `uninstall`. */
 export interface UninstallOptions {

@@ -4,9 +4,7 @@ import type { Engine, Share } from "../db/engine.ts";
 import { ArgumentError } from "../errors.ts";
 import { type EventSink, emit } from "../events.ts";
 import { ours } from "../log.ts";
-import { hold } from "../operate/hold.ts";
-import { sync } from "../operate/sync.ts";
-import { take } from "../operate/take.ts";
+import { runVerb } from "../operate/verbs.ts";
 import {
   type AnyPolicy,
   type DispatchPolicyHelpers,
@@ -426,20 +424,20 @@ function describe(
       const by = `job ${job.id}`;
       if (gate !== undefined) {
         const scope = key ?? (await scopeKeyOf(job, withPgClient, observer, gate));
-        await hold(context, { ...how, policy: policy.identifier, gate, key: scope, by });
+        await runVerb(context, "hold", { ...how, policy: policy.identifier, gate, key: scope, by });
         return;
       }
       const where = (await scopeOf(job, withPgClient, observer, null))?.partition ?? own.partition;
-      await hold(context, { ...how, policy: policy.identifier, partition: where, by });
+      await runVerb(context, "hold", { ...how, policy: policy.identifier, partition: where, by });
     },
     async take(options) {
       const key = options.key ?? (await scopeKeyOf(job, withPgClient, observer, options.gate));
-      return take(context, { ...options, policy: policy.identifier, key });
+      return runVerb(context, "take", { ...options, policy: policy.identifier, key });
     },
     settle: (options) => settlement.settle(options),
     async sync(options) {
       const key = options.key ?? (await scopeKeyOf(job, withPgClient, observer, options.gate));
-      return sync(context, { ...options, policy: policy.identifier, key });
+      return runVerb(context, "sync", { ...options, policy: policy.identifier, key });
     },
   } satisfies DispatchPolicyHelpers;
   // A getter would keep the run's objects until the next major collection: see decision 019.

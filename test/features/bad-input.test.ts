@@ -272,7 +272,6 @@ test("an operator's call that is wrong otherwise says what is right", async (t) 
     ],
     [() => it.utils.clearLimit({ ...limit, set: { max: 1 } } as never), /"set" of clearLimit/],
     [() => it.utils.releaseSlots({ jobId: "abc" }), /releaseSlots: jobId must be a job id, .* got "abc"/],
-    [() => it.utils.release({ jobId: "abc" }), /releaseSlots: jobId must be a job id, .* got "abc"/],
     [() => it.utils.explain({} as never), /explain: policy is missing/],
     [() => it.utils.explain({ id: "abc" }), /explain: id must be a job id/],
     [() => it.utils.partitions({ limit: 0 }), /partitions: limit must be a whole number/],

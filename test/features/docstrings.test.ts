@@ -52,11 +52,10 @@ test("every verb says what it does", (t) => {
     t.true(text.length >= 40, name);
     t.truthy(tags.example, name);
   }
-  t.regex(verbs.find(({ name }) => name === "release")?.tags.deprecated ?? "", /releaseSlots/);
 });
 
 test("utils show the same, and of Graphile Worker's methods what is different here", (t) => {
-  for (const { name, text } of verbs) if (name !== "release") t.is(methods.get(name)?.text, text, name);
+  for (const { name, text } of verbs) t.is(methods.get(name)?.text, text, name);
   for (const name of ["addJob", "addJobs", "release"]) t.truthy(methods.get(name)?.tags.example, name);
 });
 
@@ -113,9 +112,6 @@ test("every example runs", async (t) => {
     t.true(example.includes(`utils.${name}(`), name);
     await t.notThrowsAsync(() => new Run("utils", "job", "console", example)(utils, job, quiet), name);
   }
-  // the deprecated release of a job does not close them
-  for (const name of last) {
-    const { tags } = verbs.find((verb) => verb.name === name)!;
-    await t.notThrowsAsync(() => new Run("utils", tags.example)(utils), name);
-  }
+  const { tags } = verbs.find(({ name }) => name === "uninstall")!;
+  await t.notThrowsAsync(() => new Run("utils", tags.example)(utils));
 });

@@ -178,11 +178,8 @@ test("a dry run of admit counts what would go, and nothing else", async (t) => {
 
 for (const [name, release] of Object.entries({
   "utils.releaseSlots": (it: Scenario, jobId: string) => it.utils.releaseSlots({ jobId, by: "ana" }),
-  "utils.release, deprecated": (it: Scenario, jobId: string) => it.utils.release({ jobId, by: "ana" }),
   "release_slots in SQL": async (it: Scenario, jobId: string) =>
     (await it.rows("select * from dispatch_policy.release_slots($1, by => 'ana')", [jobId]))[0],
-  "release in SQL, deprecated": async (it: Scenario, jobId: string) =>
-    (await it.rows("select * from dispatch_policy.release($1, by => 'ana')", [jobId]))[0],
 })) {
   test(`${name} frees a job's slots, and closes nothing`, async (t) => {
     const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
@@ -195,14 +192,12 @@ for (const [name, release] of Object.entries({
   });
 }
 
-test("release_slots without a job id is refused, under both of its names", async (t) => {
+test("release_slots without a job id is refused", async (t) => {
   const it = await scenario(t);
-  for (const name of ["release_slots", "release"]) {
-    await t.throwsAsync(it.rows(`select * from dispatch_policy.${name}(null)`), {
-      code: "DPARG",
-      message: /release_slots: job_id is null/,
-    });
-  }
+  await t.throwsAsync(it.rows("select * from dispatch_policy.release_slots(null)"), {
+    code: "DPARG",
+    message: /release_slots: job_id is null/,
+  });
 });
 
 test("an undefined time counts as not given", async (t) => {

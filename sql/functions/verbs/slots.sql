@@ -124,15 +124,6 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.admit from public;
 
--- Deprecated: the former name of release_slots.
-create or replace function :DISPATCH_POLICY_SCHEMA.release(
-  job_id bigint, reason text default null, by text default null
-) returns table (matched int, changed int) language sql
-security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  select * from :DISPATCH_POLICY_SCHEMA.release_slots(release.job_id, release.reason, release.by);
-$$;
-revoke execute on function :DISPATCH_POLICY_SCHEMA.release from public;
-
 -- Frees the slots of an in-flight job that has not ended: one that hangs, or that is known to be lost. The job is not
 -- stopped. If it runs on, it does not count any more, and its end frees nothing. A job that has not started yet would start
 -- past its limits. So it waits in staging again, and passes its gates once more.

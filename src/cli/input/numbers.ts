@@ -1,5 +1,5 @@
 // The options that name a gate's numbers.
-import type { LimitValues } from "../../operate/limits.ts";
+import type { LimitValues } from "../../operate/verbs/limits.ts";
 import type { Options, Values } from "../command.ts";
 
 /** A gate's numbers. */

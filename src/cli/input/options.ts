@@ -1,7 +1,7 @@
 // Options that several commands take. One means the same in each.
 import os from "node:os";
-import { keyInWords } from "../../operate/gate-words.ts";
-import type { ContextValues, PolicyTarget, Target, Why } from "../../operate/targets.ts";
+import type { ContextValues, Why } from "../../operate/targets.ts";
+import { LIMIT as LIMIT_HELP } from "../../operate/verbs/help.ts";
 import { type Options, UsageError } from "../command.ts";
 
 export const JSON_OPTION = {
@@ -39,12 +39,6 @@ export const ONLY_POLICY = {
   policy: { kind: "text", meaning: "only this policy", default: "all" },
 } as const satisfies Options;
 
-export const TARGET = {
-  policy: { kind: "text", meaning: "the policy", default: "none" },
-  partition: { kind: "text", meaning: "the key of one of its partitions", default: "the whole policy" },
-  all: { kind: "flag", meaning: "every policy, instead of one", default: "off" },
-} as const satisfies Options;
-
 export const LIMITER = {
   ...POLICY,
   gate: { kind: "text", required: true, meaning: "the gate, by name" },
@@ -53,11 +47,7 @@ export const LIMITER = {
 
 export const LIMIT = {
   ...LIMITER,
-  where: {
-    kind: "texts",
-    meaning: "partitions with NAME=VALUE in their context, also those to come; several: with all of them",
-    default: "any",
-  },
+  where: { kind: "texts", ...LIMIT_HELP.where },
 } as const satisfies Options;
 
 /** @throws {UsageError} unless each is `NAME=VALUE` */
@@ -90,52 +80,10 @@ function exactValue(option: string, pair: string, value: string): string | numbe
   }
 }
 
-/** Whom a limit is for, in words. */
-export function limitedBy({
-  key,
-  where,
-}: {
-  key?: string | undefined;
-  where?: ContextValues | undefined;
-}): string {
-  if (where === undefined) return key === undefined ? "every key" : keyInWords(key);
-  return `every partition with ${valuesOf(where)}`;
-}
-
-export function valuesOf(where: ContextValues): string {
-  return Object.entries(where)
-    .map(([name, value]) => `${name}=${value}`)
-    .join(" and ");
-}
-
 export const page = (most: number) =>
   ({
     limit: { kind: "number", meaning: "how many rows at most", default: `${most}` },
   }) as const satisfies Options;
-
-/** @throws {UsageError} unless it is a policy or all */
-export function targetOf({
-  policy,
-  partition,
-  all,
-}: {
-  policy: string | undefined;
-  partition: string | undefined;
-  all: boolean;
-}): Target {
-  if ((policy === undefined) !== all || (all && partition !== undefined))
-    throw new UsageError("give --policy NAME, or --all for every policy");
-  return policy === undefined ? { all: true } : { policy, partition };
-}
-
-/** A target in words. */
-export function named(target: Target): string {
-  if ("all" in target) return "every policy";
-  const { policy, partition } = target as PolicyTarget;
-  return partition === undefined
-    ? `policy ${policy}`
-    : `partition ${keyInWords(partition)} of policy ${policy}`;
-}
 
 export function whyOf({ reason, by }: Record<keyof Why, string | undefined>): Why {
   return { reason, by: by ?? osUser() };

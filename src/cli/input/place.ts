@@ -1,6 +1,7 @@
 import { makeEngine } from "../../db/engine.ts";
 import { connected, looking } from "../../db/looking.ts";
 import type { OperateContext } from "../../operate/call.ts";
+import { makeRegistry } from "../../policy/registry.ts";
 import { type DispatchPolicyOptions, schemaOf } from "../../settings.ts";
 import { type PlaceValues, UsageError } from "../command.ts";
 
@@ -54,10 +55,11 @@ export async function lookingAt<T>(values: PlaceValues, use: Use<T>): Promise<T>
 }
 
 export function inPlace<T>(
-  { connectionString, policySchema }: Place,
+  { connectionString, policySchema, options }: Place,
   connect: typeof connected,
   use: Use<T>,
 ): Promise<T> {
   const engine = makeEngine(policySchema);
-  return connect(connectionString, (withPgClient) => use({ engine, withPgClient }));
+  const registry = makeRegistry(options?.policies ?? []);
+  return connect(connectionString, (withPgClient) => use({ engine, withPgClient, registry }));
 }

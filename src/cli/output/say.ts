@@ -1,8 +1,6 @@
 // Data go to stdout, words about it to stderr.
-import type { Reach, Stored } from "../../operate/targets.ts";
 import { EXIT, type Exit } from "../command.ts";
 import { visible, wrapped } from "./table.ts";
-import { reached } from "./words.ts";
 
 /** Prints lines as they are. */
 export function say(text: string): void {
@@ -31,28 +29,6 @@ export function answer<R extends { readonly matched: number; readonly stored?: b
   if (json) sayJson(result);
   else saySentence(words);
   return result.matched === 0 && !result.stored ? EXIT.nothing : EXIT.done;
-}
-
-/** The answer of a verb that nothing takes back, if it only counted. */
-export function answerCount<R extends { readonly matched: number }>(
-  values: { readonly json: boolean; readonly "dry-run": boolean },
-  result: R,
-  words: string,
-): Exit {
-  const exit = answer(values, result, words);
-  return exit === EXIT.done ? unlessYes(values) : exit;
-}
-
-/** The answer of a dry run of a verb that stops, goes on or limits: what it would do, and what that concerns. */
-export function answerReach(
-  values: { readonly json: boolean },
-  result: Reach & Pick<Stored, "matched"> & Partial<Stored>,
-  would: string,
-): Exit {
-  const what = result.stored
-    ? "nothing matches yet, so it would be stored for partitions to come"
-    : reached(result);
-  return answer(values, result, `${would}: ${what}.`);
 }
 
 /** How a verb ends that only counted: without `--dry-run` somebody may believe that it is done. */

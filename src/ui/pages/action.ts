@@ -1,13 +1,12 @@
 import { some } from "../../counted.ts";
 import { keyInWords } from "../../operate/gate-words.ts";
-import { ENDS } from "../parts/action-links.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped } from "../parts/words.ts";
 import { isSendersError, orSendersError } from "../senders-error.ts";
-import { ACTIONS } from "./actions.ts";
+import { ACTIONS, ENDS } from "./actions.ts";
 import {
   type Action,
   type ActionName,

@@ -1,220 +1,202 @@
-import { parameter } from "../../db/engine.ts";
-import { durationMs } from "../../duration.ts";
+// The forms of verbs: each derives from its row in the table (`operate/verbs.ts`). A form gives texts; here they become the
+// verb's options, the flags of its command, and the arguments of its SQL function.
+import { type Duration, durationMs } from "../../duration.ts";
 import { ArgumentError } from "../../errors.ts";
-import { admit } from "../../operate/admit.ts";
-import type { OperateContext } from "../../operate/call.ts";
-import { cancel } from "../../operate/cancel.ts";
-import { hold } from "../../operate/hold.ts";
-import { move } from "../../operate/move.ts";
-import { pause } from "../../operate/pause.ts";
 import { literal } from "../../operate/quoted.ts";
-import { releaseSlots } from "../../operate/release-slots.ts";
-import { remove } from "../../operate/remove.ts";
-import { resume } from "../../operate/resume.ts";
-import { retry } from "../../operate/retry.ts";
-import { checkVerb } from "../../operate/targets.ts";
-import { rowsOf } from "../../operate/view-rows.ts";
+import type { AnyVerb, Form, FormField, Given, OptionName } from "../../operate/verb.ts";
+import { checkCall, isMissed } from "../../operate/verb.ts";
+import { columnsOf } from "../../operate/verbs/limits.ts";
+import { kebabCase, runVerb, snakeCase, VERBS, type VerbName } from "../../operate/verbs.ts";
 import {
   type Action,
   type ActionName,
-  after,
+  type Counted,
   durationIn,
+  type Field,
   FLAG,
-  fromNow,
-  HOW_LONG,
+  type Flags,
   IF_EMPTY,
   need,
   numberIn,
-  texts,
+  type Result,
   type Values,
-  whyOf,
 } from "./form.ts";
-import { CLEAR_LIMIT, SET_LIMIT } from "./limit-actions.ts";
+import { gatesOf, LIMIT_FORMS, NUMBERS, numbersIn, pairsOf, whereIn } from "./limit-actions.ts";
 
 /** What the form takes for a number. */
 const ALL = "all";
 
-export const ACTIONS: Readonly<Record<ActionName, Action>> = {
-  pause: {
-    about: "Stops admission. Jobs in flight go on, and jobs can still be added; they wait.",
-    target: ["policy", "partition"],
-    fields: [{ name: "for", label: "For how long", hint: `${HOW_LONG}; empty: until it is resumed` }],
-    count: (context, { policy, partition }) =>
-      pause(context, { policy: need("policy", policy), partition, dryRun: true }),
-    run: (context, { policy, partition, for: length, ...why }) =>
-      pause(context, {
-        policy: need("policy", policy),
-        partition,
-        until: after("for", length),
-        ...whyOf(why),
-      }),
-    sql: ({ policy, partition, for: length }) => ({
-      ...texts({ policy, partition }),
-      until: fromNow(length),
-    }),
-    flags: ({ policy, partition, for: length }) => ({ policy, partition, until: length }),
-    inverse: "resume",
-  },
-  resume: {
-    about: "Ends a pause, and a hold of a partition.",
-    target: ["policy", "partition"],
-    fields: [],
-    count: (context, { policy, partition }) =>
-      resume(context, { policy: need("policy", policy), partition, dryRun: true }),
-    run: (context, { policy, partition, ...why }) =>
-      resume(context, { policy: need("policy", policy), partition, ...whyOf(why) }),
-    sql: texts,
-    inverse: "pause",
-  },
-  hold: {
-    about: "Stops the partition for a while. Then one job goes first, and the others once it has succeeded.",
-    target: ["policy", "partition"],
-    fields: [{ name: "for", label: "For how long", isRequired: true, hint: HOW_LONG }],
-    count: (context, { policy, partition }) =>
-      hold(context, {
-        policy: need("policy", policy),
-        partition: need("partition", partition),
-        forMs: 1000,
-        dryRun: true,
-      }),
-    run: (context, { policy, partition, for: length, ...why }) =>
-      hold(context, {
-        policy: need("policy", policy),
-        partition: need("partition", partition),
-        forMs: durationMs(durationIn("for", need("for", length))),
-        ...whyOf(why),
-      }),
-    sql: ({ policy, partition, for: length }) => ({
-      ...texts({ policy, partition }),
-      for: length && `interval ${literal(length)}`,
-    }),
-    inverse: "resume",
-  },
-  admit: {
-    about: "Admits due jobs past the gates. Their slots and tokens count all the same.",
-    target: ["policy", "partition"],
-    fields: [
-      {
-        name: "count",
-        label: "How many at most",
-        isRequired: true,
-        hint: 'a number, or "all": those that are due, at most 10,000',
-      },
-    ],
-    count: (context, { policy, partition }) =>
-      admit(context, { policy: need("policy", policy), partition, drain: true, dryRun: true }),
-    run: (context, { policy, partition, count, ...why }) => {
-      const target = { policy: need("policy", policy), partition, ...whyOf(why) };
-      if (count === ALL) return admit(context, { ...target, drain: true });
-      return admit(context, { ...target, count: numberIn("count", count) ?? 0 });
+/** What a form calls an option. */
+function fieldName(option: OptionName): string {
+  if (option === "until" || option === "forMs") return "for"; // a length of time from now on, or from `from` on
+  return option === "jobId" ? "ids" : kebabCase(option);
+}
+
+function fieldsOf({ option, label, hint, isRequired, isFilter }: FormField): readonly Field[] {
+  if (option === "set") return NUMBERS;
+  const isKey = option === "key" || option === "toPartition";
+  const says = [hint, isKey && IF_EMPTY].filter(Boolean).join("");
+  return [
+    {
+      ...{ name: fieldName(option), label },
+      ...(says && { hint: says }),
+      ...(isRequired && { isRequired }),
+      ...(isFilter && { isFilter }),
+      ...(isKey && { isKey }),
+      ...(option === "gate" && { choices: gatesOf }),
+      ...(option === "key" && { isFor: ({ scope }) => scope !== "policy" }),
+      ...(option === "where" && { isFor: ({ scope }) => scope === "partition" }),
+    } satisfies Field,
+  ];
+}
+
+/** The option that a text of the form gives. */
+function given(option: OptionName, values: Values): Given {
+  const text = values[fieldName(option)];
+  if (option === "set") return { set: numbersIn(values) };
+  if (text === undefined) return {};
+  switch (option) {
+    case "until":
+      return { until: fromNow(endOf(values)) };
+    case "from":
+      return { from: fromNow(durationIn("from", text)) };
+    case "forMs":
+      return { forMs: durationMs(durationIn("for", text)) };
+    case "count":
+      return text === ALL ? { drain: true } : { count: numberIn("count", text) };
+    case "ids":
+      return { ids: text.split(",") };
+    case "where":
+      return { where: whereIn(text) };
+    default:
+      return { [option]: text };
+  }
+}
+
+/** Its argument in SQL. */
+function inSql(option: OptionName, values: Values): Record<string, string | undefined> {
+  const text = values[fieldName(option)];
+  if (option === "set") return { set: literal(JSON.stringify(columnsOf("set-limit", numbersIn(values)))) };
+  if (text === undefined) return {};
+  switch (option) {
+    case "until":
+      return { until: `now() + interval ${literal(endOf(values) ?? "")}` };
+    case "from":
+      return { from: `now() + interval ${literal(text)}` };
+    case "forMs":
+      return { for: `interval ${literal(text)}` };
+    case "count":
+      return { count: text === ALL ? "10000" : text };
+    case "ids":
+      return { ids: `array[${text.split(",").map(idInSql).join(", ")}]` };
+    case "jobId":
+      return { job_id: idInSql(text) };
+    default:
+      return { [snakeCase(option)]: literal(text) };
+  }
+}
+
+const idInSql = (id: string) => (/^\d{1,18}$/.test(id) ? id : literal(id));
+
+/** Its flag of the command. */
+function asFlags(option: OptionName, values: Values): Flags {
+  const name = fieldName(option);
+  const text = values[name];
+  if (option === "set") return Object.fromEntries(NUMBERS.map((field) => [field.name, values[field.name]]));
+  if (option === "until") return { until: endOf(values) };
+  if (option === "where") return { where: pairsOf(whereIn(text)) };
+  if (option === "count" && text === ALL) return { drain: FLAG };
+  return { [name]: text };
+}
+
+const fromNow = (length: Duration | undefined): Date | undefined =>
+  length && new Date(Date.now() + durationMs(length));
+
+/** How long from now on until it ends. */
+function endOf({ from, for: length }: Values): Duration | undefined {
+  if (length === undefined) return undefined;
+  const lasts = durationIn("for", length);
+  return from === undefined ? lasts : sumOf(durationIn("from", from), lasts);
+}
+
+const UNITS = [
+  ["days", 86_400_000],
+  ["hours", 3_600_000],
+  ["minutes", 60_000],
+  ["seconds", 1000],
+] as const;
+
+/** By the largest unit that needs no fraction. */
+function sumOf(...durations: readonly Duration[]): Duration {
+  const ms = durations.reduce((sum, one) => sum + durationMs(one), 0);
+  const [unit, size] = UNITS.find(([, one]) => ms % one === 0) ?? (["ms", 1] as const);
+  return `${ms / size} ${unit}`;
+}
+
+/** What is counted does not depend on these. */
+const NOT_COUNTED: ReadonlySet<OptionName> = new Set(["until", "from", "forMs", "count", "set"]);
+
+function actionOf(name: VerbName, verb: AnyVerb, form: Form): Action {
+  const { target, fields = [] } = form;
+  const options = [...target, ...fields.map(({ option }) => option)];
+  const filters = fields.filter(({ isFilter }) => isFilter).map(({ option }) => option);
+  const needed = target.filter((option) => verb.options[option]?.required || option === form.needs);
+  const read = <T extends object>(of: readonly OptionName[], by: (option: OptionName) => T): T =>
+    Object.assign({}, ...of.map(by));
+  /** @throws {ArgumentError} unless the link to the form named what it acts on */
+  const givenIn = (of: readonly OptionName[], values: Values): Given => {
+    for (const option of needed) need(fieldName(option), values[fieldName(option)]);
+    if (target.includes("policy") && values.ids === undefined) need("policy", values.policy);
+    const it = read(of, (option) => given(option, values));
+    return values.ids === undefined ? it : { ...it, policy: undefined, partition: undefined };
+  };
+  return {
+    about: form.about,
+    target: target.map(fieldName),
+    fields: fields.flatMap(fieldsOf),
+    ...(verb.isFinal && { needsYes: true }),
+    ...(verb.undo && { inverse: kebabCase(verb.undo) as ActionName }),
+    count: async (context, values) => {
+      const it = givenIn(
+        options.filter((option) => !NOT_COUNTED.has(option)),
+        values,
+      );
+      if (verb.count) {
+        checkCall(name, verb, it);
+        return (await verb.count(context, it)) as Counted;
+      }
+      const own = givenIn([...target, ...filters], values);
+      const [counter, of] = form.count?.(it) ?? [name, own];
+      return runVerb(context, counter as VerbName, { ...of, dryRun: true } as never) as Promise<Counted>;
     },
-    sql: ({ policy, partition, count }) => ({
-      ...texts({ policy, partition }),
-      count: count === ALL ? "10000" : count,
-    }),
-    flags: ({ count, ...target }) => (count === ALL ? { ...target, drain: FLAG } : { ...target, count }),
-    needsYes: true,
-  },
-  move: {
-    about:
-      "Moves staged jobs to another partition, under its limits. Jobs in flight stay. To take it back, move them again.",
-    target: ["policy", "partition"],
-    fields: [
-      {
-        ...{ name: "to-partition", label: "To the partition", isKey: true },
-        hint: `empty: the other policy works it out; ${IF_EMPTY}`,
-      },
-      { name: "to-policy", label: "Of the policy", hint: "empty: the same" },
-    ],
-    count: (context, { policy, partition, "to-partition": toPartition, "to-policy": toPolicy }) => {
-      const from = { policy: need("policy", policy), partition: need("partition", partition), dryRun: true };
-      // until the form says where they go: both verbs take the staged jobs of the partition
-      if (toPartition === undefined && toPolicy === undefined) return remove(context, from);
-      return move(context, { ...from, toPartition, toPolicy });
+    run: async (context, { reason, by, ...values }) => {
+      for (const { option, isRequired } of fields)
+        if (isRequired) need(fieldName(option), values[fieldName(option)]);
+      const it = givenIn(options, values);
+      sayWhatIsMissed(verb, it);
+      return runVerb(context, name, { ...it, reason, by } as never) as Promise<Result>;
     },
-    run: (context, { policy, partition, "to-partition": toPartition, "to-policy": toPolicy, ...why }) =>
-      move(context, {
-        ...{ policy: need("policy", policy), partition: need("partition", partition) },
-        ...{ ...whitherOf({ toPartition, toPolicy }), ...whyOf(why) },
-      }),
-    sql: ({ policy, partition, "to-partition": to, "to-policy": into }) =>
-      texts({ policy, partition, to_partition: to, to_policy: into }),
-    needsYes: true,
-  },
-  retry: {
-    about: "Brings back jobs that have failed for good. They go through the gates again.",
-    target: ["policy", "partition", "ids"],
-    fields: [{ name: "error", label: "Only those whose error contains", isFilter: true }],
-    count: (context, { policy, partition, ids, error }) =>
-      retry(context, { ...jobsOf({ policy, partition, ids }), error, dryRun: true } as never),
-    run: (context, { policy, partition, ids, error, ...why }) =>
-      retry(context, { ...jobsOf({ policy, partition, ids }), error, ...whyOf(why) } as never),
-    sql: ({ ids, ...rest }) => ({ ids: idList(ids), ...texts(rest) }),
-  },
-  remove: {
-    about: "Removes jobs that wait in staging. Jobs in flight stay. There is no way back.",
-    target: ["policy", "partition", "ids"],
-    fields: [],
-    count: (context, { policy, partition, ids }) =>
-      remove(context, { ...jobsOf({ policy, partition, ids }), dryRun: true } as never),
-    run: (context, { policy, partition, ids, ...why }) =>
-      remove(context, { ...jobsOf({ policy, partition, ids }), ...whyOf(why) } as never),
-    sql: ({ ids, ...rest }) => ({ ids: idList(ids), ...texts(rest) }),
-    needsYes: true,
-  },
-  "release-slots": {
-    about:
-      "Frees the slots of a job in flight that hangs, or is lost. The job is not stopped: if it runs on, it no longer counts, and a limit may be exceeded. One that has not started waits in staging again.",
-    target: ["ids"],
-    fields: [],
-    count: async (context, { ids }) => ({ matched: await slotsOf(context, need("ids", ids)), changed: 0 }),
-    run: (context, { ids, ...why }) => releaseSlots(context, { jobId: need("ids", ids), ...whyOf(why) }),
-    sql: ({ ids }) => ({ job_id: ids }),
-    needsYes: true,
-  },
-  cancel: {
-    about:
-      "Ends jobs wherever they are. Those that run are told to end, and keep their slots until they do. " +
-      "Staged jobs do not come back; retry brings back the others.",
-    target: ["policy", "partition", "ids"],
-    fields: [],
-    count: (context, { policy, partition, ids }) =>
-      cancel(context, { ...jobsOf({ policy, partition, ids }), dryRun: true } as never),
-    run: (context, { policy, partition, ids, ...why }) =>
-      cancel(context, { ...jobsOf({ policy, partition, ids }), ...whyOf(why) } as never),
-    sql: ({ ids, ...rest }) => ({ ids: idList(ids), ...texts(rest) }),
-    needsYes: true,
-  },
-  "set-limit": SET_LIMIT,
-  "clear-limit": CLEAR_LIMIT,
-};
-
-/** @throws {ArgumentError} unless it says where jobs go */
-export function whitherOf<Whither extends Values>({ toPartition, toPolicy }: Whither) {
-  if (toPartition === undefined && toPolicy === undefined)
-    throw new ArgumentError("Say where the jobs go: fill in a partition, a policy, or both");
-  return { toPartition, toPolicy };
+    sql: (values) => read(options, (option) => inSql(option, values)),
+    flags: (values) => read(options, (option) => asFlags(option, values)),
+    ...LIMIT_FORMS[name],
+  };
 }
 
-const ID = parameter(1, "id");
-
-/** How many jobs of the id are in flight: 1, or none. */
-async function slotsOf(context: OperateContext, jobId: string): Promise<number> {
-  checkVerb("releaseSlots", { jobId }, { needs: ["jobId"] });
-  return (await rowsOf(context, "in_flight_jobs", `where job_id = ${ID} or staged_id = ${ID}`, [jobId]))
-    .length;
+/** @throws {ArgumentError} in the words of a form, if it lacks one of several options */
+export function sayWhatIsMissed({ either = [] }: AnyVerb, it: Given): void {
+  const missed = either.find((one) => one.form !== undefined && isMissed(one, it));
+  if (missed) throw new ArgumentError(missed.form as string);
 }
 
-function jobsOf({ policy, partition, ids }: Values): object {
-  return ids === undefined ? { policy: need("policy", policy), partition } : { ids: ids.split(",") };
-}
+export const ACTIONS = Object.fromEntries(
+  Object.entries(VERBS as Readonly<Record<string, AnyVerb>>).flatMap(([name, verb]) =>
+    verb.form ? [[kebabCase(name), actionOf(name as VerbName, verb, verb.form)]] : [],
+  ),
+) as Readonly<Record<ActionName, Action>>;
 
-function idList(ids: string | undefined): string | undefined {
-  return (
-    ids &&
-    `array[${ids
-      .split(",")
-      .map((id) => (/^\d{1,18}$/.test(id) ? id : literal(id)))
-      .join(", ")}]`
-  );
-}
+/** After these a job does not run. */
+export const ENDS: ReadonlySet<string> = new Set(
+  Object.entries(VERBS as Readonly<Record<string, AnyVerb>>)
+    .filter(([, { form }]) => form?.ends)
+    .map(([name]) => kebabCase(name)),
+);

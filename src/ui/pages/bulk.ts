@@ -1,19 +1,17 @@
 import { some } from "../../counted.ts";
 import { ArgumentError } from "../../errors.ts";
 import type { OperateContext } from "../../operate/call.ts";
-import { cancel } from "../../operate/cancel.ts";
 import { keyInWords } from "../../operate/gate-words.ts";
-import { move } from "../../operate/move.ts";
-import { remove } from "../../operate/remove.ts";
-import { retry } from "../../operate/retry.ts";
 import type { Changed } from "../../operate/targets.ts";
+import type { AnyVerb, Bulk as BulkVerb } from "../../operate/verb.ts";
+import { kebabCase, runVerb, VERBS } from "../../operate/verbs.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { grouped } from "../parts/words.ts";
 import { orSendersError } from "../senders-error.ts";
 import { alert, FOR_OPERATORS, fieldInput, submit } from "./action.ts";
-import { ACTIONS, whitherOf } from "./actions.ts";
+import { ACTIONS, sayWhatIsMissed } from "./actions.ts";
 import { asWritten, type Field, keyIn } from "./form.ts";
 import {
   countJobs,
@@ -35,12 +33,7 @@ const MOST_COUNTED = 10_000;
 export type BulkName = "retry" | "remove" | "cancel" | "move";
 
 /** A verb that takes all jobs that a filter of the page of jobs matches. */
-export interface Bulk {
-  /** The states in which it takes jobs. */
-  readonly states: readonly string[];
-  readonly place: Place;
-  /** What the filter must name, so that nobody takes more than they meant. Empty: anything. */
-  readonly needs: readonly (keyof Filter)[];
+interface Bulk extends BulkVerb {
   readonly fields: readonly Field[];
   readonly run: (acting: OperateContext, ids: readonly string[], asks: Asks) => Promise<Changed>;
 }
@@ -55,31 +48,29 @@ interface Asks {
   readonly by: string;
 }
 
-const ofPolicy = { place: "staged_id", needs: ["policy"], fields: [] } as const;
+function bulkOf(name: BulkName, verb: AnyVerb, bulk: BulkVerb): Bulk {
+  return {
+    ...bulk,
+    fields: ACTIONS[name].fields.filter(({ isFilter }) => !isFilter),
+    run: async (acting, ids, { filter, values, asOf, reason, by }) => {
+      const where = bulk.needs.includes("partition") && {
+        policy: filter.policy,
+        partition: filter.partition,
+      };
+      const own = (verb.form?.fields ?? []).filter(({ isFilter }) => !isFilter);
+      const given = Object.fromEntries(own.map(({ option }) => [option, values[kebabCase(option)]]));
+      sayWhatIsMissed(verb, given);
+      const options = { ...where, ids, ...given, ...(bulk.until && { until: asOf }), reason, by };
+      return runVerb(acting, name, options as never);
+    },
+  };
+}
 
-export const BULK: Readonly<Record<BulkName, Bulk>> = {
-  retry: {
-    ...{ states: ["failed"], place: "id", needs: [], fields: [] },
-    // a job that fails again meanwhile is not brought back again: that would have no end
-    run: (acting, ids, { asOf, reason, by }) => retry(acting, { ids, until: asOf, reason, by }),
-  },
-  remove: {
-    ...{ ...ofPolicy, states: ["staged", "parked"] },
-    run: (acting, ids, { reason, by }) => remove(acting, { ids, reason, by }),
-  },
-  cancel: {
-    ...{ ...ofPolicy, states: ["staged", "parked", "ready", "running"] },
-    run: (acting, ids, { reason, by }) => cancel(acting, { ids, reason, by }),
-  },
-  move: {
-    ...{ ...ofPolicy, states: ["staged"], needs: ["policy", "partition"], fields: ACTIONS.move.fields },
-    run: (acting, ids, { filter, values, reason, by }) =>
-      move(acting, {
-        ...{ policy: filter.policy ?? "", partition: filter.partition ?? "", ids, reason, by },
-        ...whitherOf({ toPartition: values["to-partition"], toPolicy: values["to-policy"] }),
-      }),
-  },
-};
+export const BULK = Object.fromEntries(
+  Object.entries(VERBS as Readonly<Record<string, AnyVerb>>).flatMap(([name, verb]) =>
+    verb.bulk ? [[name, bulkOf(name as BulkName, verb, verb.bulk)]] : [],
+  ),
+) as Readonly<Record<BulkName, Bulk>>;
 
 /** Whether the page of jobs offers it for a filter. */
 export function isOffered(verb: Bulk, filter: Filter): boolean {

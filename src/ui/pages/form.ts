@@ -1,9 +1,9 @@
-import { type Duration, durationMs, isDuration } from "../../duration.ts";
+import { type Duration, isDuration } from "../../duration.ts";
 import { ArgumentError } from "../../errors.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import type { Diff } from "../../operate/diff.ts";
-import { literal } from "../../operate/quoted.ts";
 import type { Changed, Reach, Stored } from "../../operate/targets.ts";
+import type { VerbName } from "../../operate/verbs.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
 import type { Change } from "./limit-changes.ts";
 
@@ -84,18 +84,17 @@ export interface Why {
   readonly by: string;
 }
 
-export type ActionName =
-  | ("pause" | "resume" | "hold" | "admit" | "move")
-  | ("retry" | "remove" | "cancel" | "release-slots" | "set-limit" | "clear-limit");
+type Kebab<S extends string> = S extends `${infer First}${infer Rest}`
+  ? `${First extends Lowercase<First> ? First : `-${Lowercase<First>}`}${Kebab<Rest>}`
+  : S;
+
+/** A verb, as the command line names it. */
+export type ActionName = Kebab<VerbName>;
 
 /** A flag without a value has this in place of one. */
 export const FLAG = "";
 
 export const HOW_LONG = 'a duration, such as "30 minutes"';
-
-export function whyOf({ reason, by }: Values): { reason: string | undefined; by: string | undefined } {
-  return { reason, by };
-}
 
 export function need(name: string, value: string | undefined): string {
   if (value === undefined)
@@ -131,25 +130,10 @@ export function durationIn(name: string, length: string): Duration {
   return length;
 }
 
-export function after(name: string, length: string | undefined): Date | undefined {
-  return length === undefined ? undefined : new Date(Date.now() + durationMs(durationIn(name, length)));
-}
-
 export function numberIn(name: string, value: string | undefined): number | undefined {
   if (value === undefined) return undefined;
   const number = Number(value);
   if (!Number.isFinite(number))
     throw new ArgumentError(`${name} must be a number, got ${JSON.stringify(value)}`);
   return number;
-}
-
-/** Values as SQL writes texts. */
-export function texts(values: Values): Record<string, string | undefined> {
-  return Object.fromEntries(
-    Object.entries(values).map(([name, value]) => [name, value === undefined ? undefined : literal(value)]),
-  );
-}
-
-export function fromNow(length: string | undefined): string | undefined {
-  return length && `now() + interval ${literal(length)}`;
 }

@@ -1,6 +1,6 @@
 import { type GroupJob, type OpenGroup, groups as openGroups } from "../../operate/groups.ts";
 import { OUTCOMES } from "../../operate/outcomes.ts";
-import { anId } from "../../operate/targets.ts";
+import { anId } from "../../operate/verb.ts";
 import { jobBadge } from "../parts/badge.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { compared } from "../parts/gauge.ts";

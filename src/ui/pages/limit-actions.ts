@@ -1,31 +1,25 @@
 import { parameter } from "../../db/engine.ts";
-import { type Duration, durationMs } from "../../duration.ts";
 import { ArgumentError } from "../../errors.ts";
 import { overridableFields } from "../../gates/index.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { diff } from "../../operate/diff.ts";
-import { clearLimit, columnsOf, type LimitValues, setLimit } from "../../operate/limits.ts";
-import { literal } from "../../operate/quoted.ts";
 import type { ContextValues } from "../../operate/targets.ts";
+import { columnsOf, type LimitValues } from "../../operate/verbs/limits.ts";
+import { runVerb, type VerbName } from "../../operate/verbs.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
 import {
   type Action,
-  after,
   type Choice,
   type Counted,
   durationIn,
   type Field,
-  fromNow,
   type Gate,
   HOW_LONG,
-  IF_EMPTY,
   type Known,
   need,
   numberIn,
-  texts,
   type Values,
-  whyOf,
 } from "./form.ts";
 import { changesOf, type Limit } from "./limit-changes.ts";
 
@@ -35,7 +29,7 @@ const MOST_REPLAYED = 500;
 type NumberOption = keyof LimitValues;
 
 /** A gate's numbers as the form asks for them. Each is named as the flag of the command, and its hint as the table of changes. */
-const NUMBERS: readonly (Field & { readonly option: NumberOption })[] = [
+export const NUMBERS: readonly (Field & { readonly option: NumberOption })[] = [
   number("max", "Jobs at once", "max of a concurrency or an adaptive gate"),
   number("rate", "Tokens in each period", "rate of a throttle"),
   number("per", "Period", `per of a throttle: ${HOW_LONG}`),
@@ -53,69 +47,29 @@ function number(option: NumberOption, label: string, hint: string): Field & { op
   };
 }
 
-export const SET_LIMIT: Action = {
-  about:
-    "Gives a gate other numbers: for one key, for the partitions of a context, or for all. For numbers that are left out, the policy's own apply.",
-  target: ["policy"],
-  fields: [
-    { name: "gate", label: "Gate", isRequired: true, choices: gatesOf },
-    {
-      ...{ name: "key", label: "Key", isKey: true, hint: `empty: every key of the gate; ${IF_EMPTY}` },
-      isFor: ({ scope }) => scope !== "policy",
-    },
-    {
-      ...{ name: "where", label: "Partitions whose context has" },
-      hint: 'as JSON, such as {"plan": "free"}, in place of a key',
-      isFor: ({ scope }) => scope === "partition",
-    },
-    ...NUMBERS,
-    { name: "from", label: "Begins after", hint: `${HOW_LONG}; empty: at once` },
-    { name: "for", label: "For how long", hint: `${HOW_LONG}; empty: until it is cleared` },
-  ],
-  know,
-  // both verbs reach the same partitions, and this one needs no numbers
-  count: async (acting, values, known) => (limitOf(values, known) ? reachOf(acting, values) : undefined),
-  changes: async (looking, values, known) => {
-    const limit = limitOf(values, known);
-    return limit && changesOf(looking, limit, columnsOf("set-limit", numbersIn(values)));
-  },
-  isRecorded: ({ definition }) => Boolean(definition?.load),
-  replay: (acting, values) => diff(acting, { ...aimOf(values), set: numbersIn(values), most: MOST_REPLAYED }),
-  run: (acting, { reason, by, ...values }) =>
-    setLimit(acting, {
-      ...aimOf(values),
-      set: numbersIn(values),
-      from: after("from", values.from),
-      until: after("for", endOf(values)),
-      ...whyOf({ reason, by }),
-    }),
-  sql: (values) => {
-    const { policy, gate, key, where } = values;
-    const set = literal(JSON.stringify(columnsOf("set-limit", numbersIn(values))));
-    const times = { from: fromNow(values.from), until: fromNow(endOf(values)) };
-    return { ...texts({ policy, gate }), set, ...texts({ key, where }), ...times };
-  },
-  flags: (values) => {
-    const { for: _, where: given, ...rest } = values;
-    return { ...rest, where: pairsOf(whereIn(given)), until: endOf(values) };
-  },
-  inverse: "clear-limit",
-};
+type LimitForm = Pick<Action, "know" | "count" | "changes"> & Partial<Action>;
 
-export const CLEAR_LIMIT: Action = {
-  about: "Ends what was set for the same keys, also what was to begin later.",
-  target: ["policy", "gate", "key", "where"],
-  fields: [],
-  know,
-  count: reachOf,
-  changes: async (looking, values, known) => {
-    const limit = limitOf(values, known);
-    return limit && changesOf(looking, limit, null);
+/** What the forms of limits say of the gate before they ask. */
+export const LIMIT_FORMS: Readonly<Partial<Record<VerbName, LimitForm>>> = {
+  setLimit: {
+    know,
+    count: async (acting, values, known) => (limitOf(values, known) ? reachOf(acting, values) : undefined),
+    changes: async (looking, values, known) => {
+      const limit = limitOf(values, known);
+      return limit && changesOf(looking, limit, columnsOf("set-limit", numbersIn(values)));
+    },
+    isRecorded: ({ definition }) => Boolean(definition?.load),
+    replay: (acting, values) =>
+      diff(acting, { ...aimOf(values), set: numbersIn(values), most: MOST_REPLAYED }),
   },
-  run: (acting, { reason, by, ...values }) =>
-    clearLimit(acting, { ...aimOf(values), ...whyOf({ reason, by }) }),
-  sql: texts,
-  flags: ({ where, ...rest }) => ({ ...rest, where: pairsOf(whereIn(where)) }),
+  clearLimit: {
+    know,
+    count: reachOf,
+    changes: async (looking, values, known) => {
+      const limit = limitOf(values, known);
+      return limit && changesOf(looking, limit, null);
+    },
+  },
 };
 
 async function know(looking: OperateContext, { policy }: Values): Promise<Known> {
@@ -137,22 +91,22 @@ function aimOf({ policy, gate, key, where }: Values) {
   return { policy: need("policy", policy), gate: need("gate", gate), key, where: whereIn(where) };
 }
 
-/** What a limit concerns. */
+/** What a limit concerns: both verbs reach the same partitions, and the one that clears needs no numbers. */
 function reachOf(acting: OperateContext, values: Values): Promise<Counted> {
-  return clearLimit(acting, { ...aimOf(values), dryRun: true });
+  return runVerb(acting, "clearLimit", { ...aimOf(values), dryRun: true });
 }
 
 const SCOPES = { partition: "of each partition", key: "of each key", policy: "of the policy" } as const;
 
 /** The gates of the policy. */
-function gatesOf({ definition }: Known): readonly Choice[] {
+export function gatesOf({ definition }: Known): readonly Choice[] {
   return (definition?.gates ?? []).map((gate: Gate) => ({
     value: gate.name,
     says: `${gate.name} (${gate.kind.replace("_", " ")} ${SCOPES[gate.scope]})`,
   }));
 }
 
-function numbersIn(values: Values): LimitValues {
+export function numbersIn(values: Values): LimitValues {
   const given = NUMBERS.map(({ option, name }) => [
     option,
     option === "per" ? values[name] && durationIn(name, values[name]) : numberIn(name, values[name]),
@@ -160,29 +114,8 @@ function numbersIn(values: Values): LimitValues {
   return Object.fromEntries(given);
 }
 
-/** How long from now on until it ends. */
-function endOf({ from, for: length }: Values): Duration | undefined {
-  if (length === undefined) return undefined;
-  const lasts = durationIn("for", length);
-  return from === undefined ? lasts : sumOf(durationIn("from", from), lasts);
-}
-
-const UNITS = [
-  ["days", 86_400_000],
-  ["hours", 3_600_000],
-  ["minutes", 60_000],
-  ["seconds", 1000],
-] as const;
-
-/** By the largest unit that needs no fraction. */
-function sumOf(...durations: readonly Duration[]): Duration {
-  const ms = durations.reduce((sum, one) => sum + durationMs(one), 0);
-  const [unit, size] = UNITS.find(([, one]) => ms % one === 0) ?? (["ms", 1] as const);
-  return `${ms / size} ${unit}`;
-}
-
 /** @throws {ArgumentError} unless it is an object. SQL says what is wrong with its values */
-function whereIn(given: string | undefined): ContextValues | undefined {
+export function whereIn(given: string | undefined): ContextValues | undefined {
   if (given === undefined) return undefined;
   const value = parsed(given);
   if (typeof value !== "object" || value === null || Array.isArray(value))
@@ -201,7 +134,7 @@ function parsed(text: string): unknown {
 }
 
 /** As the command takes them. A text that would read as a number or a boolean is quoted. */
-function pairsOf(where: ContextValues | undefined): readonly string[] | undefined {
+export function pairsOf(where: ContextValues | undefined): readonly string[] | undefined {
   return (
     where &&
     Object.entries(where).map(([name, value]) => {

@@ -1,10 +1,8 @@
+import { ENDS } from "../pages/actions.ts";
 import type { ActionName } from "../pages/form.ts";
 import type { Visit } from "../pages/visit.ts";
 import { pathTo } from "./links.ts";
 import { html, type Markup, none } from "./markup.ts";
-
-/** After these a job does not run. */
-export const ENDS: ReadonlySet<ActionName> = new Set(["remove", "cancel"]);
 
 /** Links to the pages that ask before they change something. A viewer gets none. */
 export function actionLinks(
