@@ -18,11 +18,11 @@ export interface Page {
 const PLACES = [
   ["index.html", "Overview"],
   ["playground.html", "Playground"],
-  ["docs/choosing.html", "Choosing limits"],
+  ["docs/start.html", "Start"],
   ["docs/gates.html", "Gates"],
-  ["docs/cookbook.html", "Cookbook"],
+  ["docs/policies.html", "Policies"],
   ["docs/operating.html", "Operating"],
-  ["docs/faq.html", "FAQ"],
+  ["docs/guarantees.html", "Guarantees"],
   ["pages.html", "All pages"],
 ] as const;
 

@@ -36,7 +36,7 @@ package's own SQL and TypeScript, on a PostgreSQL that runs in your browser. Onl
 <pre tabindex="0" aria-labelledby="policy-title"><code id="policy"></code></pre>
 <p><button type="button" id="copy">Copy as policy</button> <span id="copied" role="status"></span></p>
 <p class="quiet">The jobs' lengths, failures and refusals are part of the case, and not of the policy.
-<a href="docs/playground.html#what-is-real">What is real here, and what is not</a>.</p>
+<a href="docs/start.html#what-is-real">What is real here, and what is not</a>.</p>
 </section>
 </div>`;
   return { name: "playground.html", title: "Playground", body, script: "modules/site/playground/page.js" };
