@@ -1,4 +1,4 @@
-// docs/cookbook.md: its recipes keep to the limits of its table, and know a refusal when they see one.
+// docs/policies.md: its recipes keep to the limits of its table, and know a refusal when they see one.
 import path from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { type AnyPolicy, RetryAfter } from "../../src/index.ts";
@@ -6,7 +6,7 @@ import { blocksOf, readersProject, writeFiles } from "../helpers/readers-project
 import { tablesOf } from "../helpers/tables.ts";
 import { emptyWorld } from "./world.ts";
 
-const PAGE = "docs/cookbook.md";
+const PAGE = "docs/policies.md";
 // biome-ignore lint/suspicious/noExplicitAny: the modules of a page
 type Module = Record<string, any>;
 
@@ -87,15 +87,12 @@ const CASES: Readonly<Record<string, Case>> = {
     ...{ policy: "airtable", payloads: Array.from({ length: 15 }, (_, n) => airtable(`b${n}`)) },
     ...{ step: 0.01, window: 1, most: 46, least: 42 },
   },
-  "Resend: a team": {
-    ...{ policy: "resend", payloads: [{ team: "t" }], step: 0.1, window: 1.1, most: 2, least: 2 },
-  },
 };
 
 test("the recipes keep to the limits of the table, and use them", async (t) => {
   t.timeout(5 * 60_000);
   const { files, load } = await recipes(t);
-  t.is(files.length, 11);
+  t.is(files.length, 10);
   const modules = await Promise.all(files.filter((name) => name !== "send-refund.ts").map(load));
   const policies = modules
     .flatMap((module) => Object.values(module))
@@ -136,7 +133,7 @@ test("the table names each recipe, with its numbers", async (t) => {
     if (["OpenAI", "Slack", "Twilio", "Shopify"].includes(name)) continue; // in other words
     t.regex(admits(name), new RegExp(`\\b${most}\\b`), what);
   }
-  t.is(rows.length, 10);
+  t.is(rows.length, 9);
 });
 
 test("a refusal holds for as long as the API asks", async (t) => {
@@ -176,7 +173,6 @@ test("a refusal holds for as long as the API asks", async (t) => {
     ["salesforce.ts", "checkSalesforce", [[{ errorCode: "REQUEST_LIMIT_EXCEEDED" }]], 60_000],
     ["salesforce.ts", "checkSalesforce", [[{ errorCode: "INVALID_FIELD" }]], null],
     ["airtable.ts", "checkAirtable", [answer(429)], 30_000],
-    ["resend.ts", "checkResend", [answer(429, { "ratelimit-remaining": "0", "ratelimit-reset": "1" })], 1000],
   ];
   for (const [file, name, args, forMs] of REFUSALS) {
     const check = (await load(file))[name] as (...args: unknown[]) => void;
