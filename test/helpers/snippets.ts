@@ -79,9 +79,6 @@ export declare function userIn(request: object): { name: string; isAdmin: boolea
 export declare function auth(): Promise<{ user?: { email?: string | null } } | null>;
 `;
 
-/** These name a package that is not installed. `npm run test:prisma` installs it, and runs them. */
-export const NOT_COMPILED = ["add-prisma.ts"];
-
 /** Its examples are those of the docstrings, and its signatures have no bodies. */
 const GENERATED = "docs/api.md";
 
@@ -122,8 +119,7 @@ export async function writePages(project: string): Promise<number> {
     const named = code
       .filter(isNamed)
       .map(({ text }) => ({ language: "ts", text: text.replace(/^(\/\/ \S+)\.js$/m, "$1.ts") }));
-    const all = named.filter(({ text }) => !NOT_COMPILED.some((name) => text.startsWith(`// ${name}\n`)));
-    const own = await writeFiles(folder, all);
+    const own = await writeFiles(folder, named);
     for (const [n, { text }] of code.filter((block) => !isNamed(block)).entries())
       await writeFile(path.join(folder, `snippet-${n}.ts`), `${text}\nexport {};\n`);
     const text = code.map((block) => block.text).join("\n");
