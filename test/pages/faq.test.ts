@@ -1,15 +1,8 @@
-// docs/faq.md: its example charges once, and its list of messages is that of the source.
+// docs/faq.md: its list of messages is that of the source.
 import { globSync, readFileSync } from "node:fs";
-import path from "node:path";
 import test from "ava";
-import type { Task } from "graphile-worker";
-import type { AnyPolicy } from "../../src/index.ts";
-import { runDueJobs } from "../../src/testing.ts";
 import { proseOfTypeScript } from "../helpers/prose.ts";
-import { blocksOf, readersProject, writeFiles } from "../helpers/readers-project.ts";
 import { tablesOf } from "../helpers/tables.ts";
-import { until } from "../helpers/until.ts";
-import { emptyWorld } from "./world.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 const PAGE = "docs/faq.md";
@@ -17,26 +10,6 @@ const PAGE = "docs/faq.md";
 const messages = (await tablesOf(PAGE)).flatMap(([, ...rows]) =>
   rows.map(([message = ""]) => message.slice(1, -1)),
 );
-
-test("a job of the example that runs twice charges once", async (t) => {
-  const project = await readersProject(t);
-  t.deepEqual(await writeFiles(project, await blocksOf(PAGE)), ["charge.ts"]);
-  const module = (await import(path.join(project, "charge.ts"))) as { charge: AnyPolicy; default: Task };
-  const { utils, pool } = await emptyWorld(t, [module.charge]);
-  await pool.query("create table charges (once text primary key, account text, cents int)");
-  let runs = 0;
-  const charge: Task = async (payload, helpers) => {
-    await module.default(payload, helpers);
-    if (++runs === 1) throw new Error("the worker was killed behind the charge");
-  };
-  const job = await utils.addJob("charge", { account: "acme", cents: 500 });
-  await until("it has run twice", async () => {
-    await runDueJobs({ pgPool: pool, policies: [module.charge], taskList: { charge } });
-    return runs === 2;
-  });
-  const { rows } = await pool.query("select * from charges");
-  t.deepEqual(rows, [{ once: job.id, account: "acme", cents: 500 }]);
-});
 
 const patternOf = (message: string) =>
   new RegExp(
