@@ -1,5 +1,5 @@
 // npm run docs: writes docs/api.md and docs/options.md from the docstrings, docs/views.md from the comments of the views in a
-// database of its own, and the chapters of docs/engine.md from the SQL.
+// database of its own, and the rooms of docs/engine.md from the SQL.
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { testDatabase } from "../test/helpers/database.ts";

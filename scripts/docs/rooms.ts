@@ -1,5 +1,5 @@
 // How the SQL functions lie: rooms, their chapters, who calls whom, and who writes which table.
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 import { rows } from "./table.ts";
@@ -85,44 +85,25 @@ export function tables(): readonly string[] {
   );
 }
 
-/** What TypeScript calls, in its texts of SQL. */
-function calledFromSources(): ReadonlySet<string> {
-  const root = new URL("src/", ROOT);
-  const texts = readdirSync(root, { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".ts"))
-    .map((name) => readFileSync(new URL(name, root), "utf8"));
-  return new Set(texts.flatMap((text) => [...text.matchAll(/\b\w+\b/g)].map(([word]) => word)));
-}
-
-/** For docs/engine.md: each chapter, what it is about, and which of its functions are called from elsewhere. */
-export function chaptersTable(): string {
-  const functions = sqlFunctions();
-  const calls = [...callsOf(functions)];
+/** For docs/engine.md: each room, what it owns, and its chapters. */
+export function roomsTable(): string {
   const files = sqlFiles("functions");
-  const sources = calledFromSources();
-  const chapter = ({ name, text }: { name: string; text: string }): readonly string[] => {
-    const own = new Set(functions.filter(({ file }) => file === name).map((it) => it.name));
-    const within = new Set(calls.filter(([it]) => it.file === name).flatMap(([, called]) => called));
-    const outside = new Set(calls.filter(([it]) => it.file !== name).flatMap(([, called]) => called));
-    const entered = [...own].filter((it) => outside.has(it) || !within.has(it) || sources.has(it));
-    const [, about = ""] = /^-- (.+)\n/.exec(text) ?? [];
-    return [`\`${name}\``, about, entered.map((it) => `\`${it}\``).join(", ")];
-  };
-  return Object.entries(ROOMS)
-    .map(([room, what]) => {
-      const own = files.filter(({ name }) => name.startsWith(`${room}/`));
-      return `### ${room}\n\n${what.charAt(0).toUpperCase()}${what.slice(1)}.\n\n${rows(["chapter", "about", "entered by"], own.map(chapter))}`;
-    })
-    .join("\n\n");
+  return rows(
+    ["room", "what it owns", "chapters"],
+    Object.entries(ROOMS).map(([room, what]) => {
+      const own = files.filter(({ name }) => path.dirname(name) === room);
+      return [`\`${room}\``, what, own.map(({ name }) => path.basename(name, ".sql")).join(", ")];
+    }),
+  );
 }
 
 const FROM = "<!-- npm run docs writes from here -->";
 const TO = "<!-- npm run docs writes until here -->";
 
-/** docs/engine.md with the table of chapters as the SQL has it now. */
+/** docs/engine.md with the table of rooms as the SQL has it now. */
 export function enginePage(): string {
   const page = readFileSync(new URL("docs/engine.md", ROOT), "utf8");
   const [before, after] = [page.indexOf(FROM), page.indexOf(TO)];
   if (before < 0 || after < before) throw new Error(`docs/engine.md has no "${FROM}" with "${TO}" after it`);
-  return `${page.slice(0, before + FROM.length)}\n\n${chaptersTable()}\n\n${page.slice(after)}`;
+  return `${page.slice(0, before + FROM.length)}\n\n${roomsTable()}\n\n${page.slice(after)}`;
 }

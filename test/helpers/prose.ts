@@ -1,4 +1,4 @@
-// The prose of the repository: paragraphs of pages, of comments in SQL and TypeScript, and messages.
+// The texts of TypeScript sources: paragraphs of comments, and messages.
 import ts from "ts59";
 
 /** A paragraph, and the line in which it begins. */
@@ -23,50 +23,10 @@ function gatherer() {
       if (lines.length === 0) first = line;
       lines.push(text.trim());
     },
-    /** A paragraph of one line. */
-    alone(line: number, text: string): void {
-      end();
-      found.push({ line, text: text.trim() });
-    },
   };
 }
 
 const ITEM = /^\s*(?:[-*]|\d+\.)\s+/;
-
-/** Of a page: blocks of code are left out, and each cell and each item is a paragraph of its own. */
-export function proseOfPage(page: string): readonly Paragraph[] {
-  const { found, end, add, alone } = gatherer();
-  let isCode = false;
-  for (const [n, text] of page.split("\n").entries()) {
-    const isFence = /^\s*```/.test(text);
-    if (isFence) isCode = !isCode;
-    if (isFence || isCode || /^\s*$|^#/.test(text)) end();
-    else if (/^\s*\|/.test(text)) for (const cell of text.split(/(?<!\\)\|/)) alone(n + 1, cell);
-    else {
-      if (ITEM.test(text)) end();
-      add(n + 1, text.replace(ITEM, ""));
-    }
-  }
-  end();
-  return found;
-}
-
-/** Of SQL: comments, what `comment on` says, and the messages of errors. Lists of parameters are left out. */
-export function proseOfSql(sql: string): readonly Paragraph[] {
-  const { found, end, add } = gatherer();
-  for (const [n, text] of sql.split("\n").entries()) {
-    const [, code = "", said] = /^(.*?)--( ?.*)$/.exec(text) ?? [];
-    const isOwnLine = code.trim() === "";
-    if (said === undefined || !isOwnLine || /^\s*$|^ {2,}\S/.test(said) || ITEM.test(said)) end();
-    if (said !== undefined && !/^\s*$|^ {3,}\S/.test(said)) add(n + 1, said.replace(ITEM, ""));
-    if (!isOwnLine) end();
-  }
-  end();
-  for (const pattern of [/comment on [^;]*? is\s+'((?:[^']|'')*)'/g, /raise exception\s+'((?:[^']|'')*)'/g])
-    for (const { index, 1: text = "" } of sql.matchAll(pattern))
-      found.push({ line: lineAt(sql, index), text: text.replaceAll("''", "'") });
-  return found;
-}
 
 /** Of TypeScript: comments without their examples, and texts of one line, such as messages. */
 export function proseOfTypeScript(source: string): readonly Paragraph[] {
@@ -125,18 +85,4 @@ function proseOfComments(source: string, comments: ReadonlyMap<number, string>):
 
 function lineAt(text: string, index: number): number {
   return text.slice(0, index).split("\n").length;
-}
-
-/** A sentence ends with a full stop, a question mark or an exclamation mark before a space. */
-export function sentencesOf(paragraph: string): readonly string[] {
-  return paragraph.split(/(?<=[.!?]["”)*]*)\s+/);
-}
-
-/** Counts words. A piece of code is one word, and so is a link's address. */
-export function wordsIn(sentence: string): number {
-  const plain = sentence
-    .replace(/`[^`]*`/g, "code")
-    .replace(/\{@link ([^}]*)\}/g, "code")
-    .replace(/\]\([^)]*\)/g, "]");
-  return plain.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
 }

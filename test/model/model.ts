@@ -1,4 +1,4 @@
-// Admission as docs/design.md describes it: slow, in memory, and without a line of the engine's. What may go in one
+// Admission as docs/engine.md describes it: slow, in memory, and without a line of the engine's. What may go in one
 // pass, what that costs, what a release frees.
 import type { TestGate } from "../helpers/engine.ts";
 

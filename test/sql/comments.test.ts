@@ -65,13 +65,6 @@ test("a function's comment is the first paragraph of its file, on one line", asy
   t.regex(all.get("function _adaptive_fold") ?? "", /^Folds finished jobs/); // an aggregate
 });
 
-test("the head's comment says that it is a lower bound", async (t) => {
-  const { pool } = await testDatabase(t);
-  const all = await comments(pool);
-  const [, comment] = [...all].find(([part]) => part.endsWith("partitions.head_priority")) ?? [];
-  t.regex(comment ?? "", /lower bound.*starves/);
-});
-
 test("an upgrade renews the comments, and a second one changes none", async (t) => {
   const { pool } = await testDatabase(t);
   const fresh = await comments(pool);

@@ -11,7 +11,7 @@ import { linksOf } from "../helpers/links.ts";
 const ROOT = new URL("../../", import.meta.url).pathname;
 const read = (file: string) => readFileSync(ROOT + file, "utf8");
 /** These are for who changes the package. */
-const INTERNAL = ["docs/engine.md", "docs/design.md", "docs/scenarios.md", "docs/benchmarks.md"];
+const INTERNAL = ["docs/engine.md", "docs/benchmarks.md"];
 const PAGES = globSync("docs/*.md", { cwd: ROOT }).sort();
 /** It lists whatever there is. So another page has to say what one does with it. */
 const GENERATED = "docs/api.md";
