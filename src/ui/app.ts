@@ -32,7 +32,7 @@ export interface AppSettings {
 /** A host's parser has read it. Without these words the form would look empty. */
 const BODY_IS_USED =
   "The form's body was read before it came to these pages. Mount them before the body parser, or pass on what it read: " +
-  "docs/mount-ui.md says how\n";
+  "docs/ui.md#a-body-that-was-read-before says how\n";
 
 /** A form of somebody who changes nothing, say because they have another role since they opened its page. */
 const REFUSED = {

@@ -1,5 +1,5 @@
 // examples/nextjs without Next.js: its route handler is called with a Request and its server action with a FormData, as
-// Next.js calls them. docs/mount-ui.md and test/ui/hosts.ts have the same contract for the admin pages.
+// Next.js calls them. docs/ui.md and test/ui/hosts.ts have the same contract for the admin pages.
 import "../../scripts/from-sources.ts"; // the example names the package
 import { once } from "node:events";
 import http from "node:http";

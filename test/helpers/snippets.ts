@@ -71,12 +71,11 @@ const CONTEXT = "{ account: string; ratePerMinute: number }";
 const FROM_OTHERS: Readonly<Record<string, string>> = {
   "policies.ts": "README.md",
   "graphile.config.ts": "README.md",
-  "admin.ts": "docs/mount-ui.md",
+  "admin.ts": "docs/ui.md",
 };
 const SESSION = `export declare function userOf(cookie: string | null): Promise<{ name: string; isAdmin: boolean } | null>;
 export declare function customerOf(cookie: string | null): Promise<{ id: string; name: string; endpoints: string[] } | null>;
 export declare function userIn(request: object): { name: string; isAdmin: boolean } | undefined;
-export declare function auth(): Promise<{ user?: { email?: string | null } } | null>;
 `;
 
 /** Its examples are those of the docstrings, and its signatures have no bodies. */

@@ -1,4 +1,4 @@
-// The servers of docs/mount-ui.md in Chromium: a sign-in by cookie, the pages, a change and its way back, by clicks alone.
+// The servers of docs/ui.md in Chromium: a sign-in by cookie, the pages, a change and its way back, by clicks alone.
 // Without a Chromium these tests are skipped. A run takes one host of three; hosts.test.ts asks all of them without a browser.
 import { once } from "node:events";
 import http from "node:http";

@@ -1,4 +1,4 @@
-// The servers of docs/mount-ui.md, each as it stands there, over one database.
+// The servers of docs/ui.md, each as it stands there, over one database.
 //
 // Next.js is not installed here. A route handler of it is a function from a Request to a Response, and is called as such.
 import { symlink, writeFile } from "node:fs/promises";
@@ -7,7 +7,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { toNodeHandler } from "../../src/ui/ui.ts";
 import { sharedWorld } from "../cli/world.ts";
-import { blocksOf, readersProject, writeFiles } from "../helpers/readers-project.ts";
+import { blocksOf, readersProject, textOfPage, writeFiles } from "../helpers/readers-project.ts";
 
 export const ROUTE = "app/admin/jobs/[[...path]]/route.ts";
 export const BASE = "/admin/jobs";
@@ -15,7 +15,6 @@ const SESSION = `export const customerOf = async (_cookie: string | null) => ({ 
 const users = new Map([["ana", { name: "ana", isAdmin: true }], ["eve", { name: "eve", isAdmin: false }]]);
 export const userOf = async (cookie: string | null) => users.get(cookie?.replace("session=", "") ?? "");
 export const userIn = ({ headers }: { headers: { cookie?: string } }) => users.get(headers.cookie?.replace("session=", "") ?? "");
-export const auth = async () => (globalThis as { session?: object }).session ?? null;
 `;
 
 // biome-ignore lint/suspicious/noExplicitAny: the modules of a page, and hosts whose types this file does not need
@@ -30,8 +29,8 @@ export async function hosts() {
   const project = await readersProject({ teardown: (end) => ends.push(end) }, [
     ...["express", "fastify", "koa", "hono"],
   ]);
-  const blocks = await blocksOf("docs/mount-ui.md");
-  const files = await writeFiles(project, [...blocks, ...(await blocksOf("docs/ui.md"))]);
+  const blocks = await blocksOf("docs/ui.md");
+  const files = await writeFiles(project, blocks);
   await writeFile(path.join(project, "session.ts"), SESSION);
   // no TypeScript file, because Express 4 has other types
   const express = blocks.find((one) => one.text.startsWith("// express.ts"))!;
@@ -40,6 +39,17 @@ export async function hosts() {
   await writeFile(
     path.join(project, "express4.js"),
     express.text.replace('from "express"', 'from "express4"'),
+  );
+  // Fastify with a session: its file with the line that the page says
+  const textOf = (name: string) => blocks.find(({ text }) => text.startsWith(`// ${name}\n`))!.text;
+  const [, answer = ""] =
+    /In Fastify the last line becomes `([^`]*)`/.exec(await textOfPage("docs/ui.md")) ?? [];
+  await writeFile(
+    path.join(project, "fastify-session.ts"),
+    textOf("fastify.ts")
+      .replace(/return pages\(.*/, answer)
+      .replace('import { ui } from "./admin.ts";', 'import { userIn } from "./session.ts";')
+      .replace("const pages = toNodeHandler(ui);", 'import { pages, signedIn } from "./session-pages.ts";'),
   );
   const load = async (file: string): Promise<Any> => import(path.join(project, file));
   const { DATABASE_URL } = process.env;
