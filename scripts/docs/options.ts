@@ -143,7 +143,7 @@ ${table(TICK)}
 
 ## Command line
 
-[The command line](command-line.md) shows each command with its output.
+[The command line](command-line.md) shows what commands do and print.
 
 ${rows(
   ["command", "flag", "default", "meaning"],
