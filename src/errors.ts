@@ -197,7 +197,7 @@ export class CancelledError extends DispatchPolicyError {
  * PostgreSQL's error as its cause.
  *
  * Workers, `makePolicyUtils`, `addJobAdhoc` and the command `migrate` need the role that owns both schemas. The page
- * docs/security.md lists the grants of roles that only add jobs, operate or look.
+ * docs/production.md#security lists the grants of roles that only add jobs, operate or look.
  */
 export class MissingGrantError extends DispatchPolicyError {
   override readonly name = "MissingGrantError";
@@ -206,8 +206,8 @@ export class MissingGrantError extends DispatchPolicyError {
     super(
       "missing_grant",
       `${denied}${role === undefined ? "" : ` (the connection was made as role "${role}")`}. Connect as the role that owns ` +
-        "the schemas, or grant what docs/security.md of graphile-worker-dispatch-policy lists for adding, operating and " +
-        "looking",
+        "the schemas, or grant what docs/production.md#security of graphile-worker-dispatch-policy lists for adding, " +
+        "operating and looking",
       options,
     );
   }

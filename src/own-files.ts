@@ -34,7 +34,7 @@ function packageFolder(): string {
   }
   throw new Error(
     `The files of ${NAME} ${VERSION} are missing, expected them in node_modules at or above ${starts.join(" or ")}: reinstall ` +
-      "it; beside a bundle, install this version or leave the package out of the bundle (docs/compatibility.md)",
+      "it; beside a bundle, install this version or leave the package out of the bundle (docs/production.md#bundles)",
   );
 }
 

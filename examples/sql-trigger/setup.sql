@@ -1,6 +1,6 @@
 -- The application's table, and a trigger that adds a job for each new order. It runs in the transaction that inserts: if
 -- that rolls back, there was no job. The role that inserts needs the rights of "A role that only adds jobs" in
--- docs/security.md. It may be run again.
+-- docs/production.md#security. It may be run again.
 
 create table if not exists orders (
   id bigint generated always as identity primary key,

@@ -37,7 +37,7 @@ export const SECTIONS: readonly { title: string; entry: string; from: RegExp; se
     title: "To watch",
     entry: ".",
     from: /^(metrics\/|events)/,
-    see: "[events](operating.md#events), [metrics](metrics.md)",
+    see: "[events](operating.md#events), [metrics](production.md#metrics)",
   },
   { title: "To catch errors", entry: ".", from: /^errors/, see: "[errors](errors.md)" },
   { title: "To test policies", entry: "./testing", from: /./, see: "[testing](testing.md)" },
@@ -45,13 +45,13 @@ export const SECTIONS: readonly { title: string; entry: string; from: RegExp; se
     title: "To mount the admin pages",
     entry: "./ui",
     from: /./,
-    see: "[mount the admin pages](mount-ui.md)",
+    see: "[admin pages](ui.md)",
   },
   {
     title: "To tick from a task folder",
     entry: "./tasks/dispatch_policy_tick",
     from: /./,
-    see: "[modules](compatibility.md#modules-and-typescript-settings)",
+    see: "[modules](production.md#modules-and-typescript-settings)",
   },
 ];
 

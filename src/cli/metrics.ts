@@ -9,7 +9,7 @@ import { sayJson } from "./output/say.ts";
 export const command = defineCommand({
   options: LOOK,
   examples: [["> /var/lib/node_exporter/dispatch_policy.prom", "for node_exporter's textfile collector"]],
-  about: "In Prometheus's text format. docs/metrics.md explains each. Totals may be half a minute old.",
+  about: "In Prometheus's text format. docs/production.md lists them. Totals may be half a minute old.",
   async run(values) {
     return looks(values, async (context) => {
       const found = await figures(context);

@@ -1,4 +1,4 @@
-// Every metric: its name without the prefix, its type, and what it means. docs/metrics.md has the same list.
+// Every metric: its name without the prefix, its type, and what it means. docs/production.md#the-metrics lists them.
 
 export const PREFIX = "dispatch_policy_";
 

@@ -3,7 +3,7 @@ import { CONTENT_TYPE } from "./text.ts";
 
 /**
  * An HTTP handler for Prometheus to scrape: for Hono, Next.js, Deno, Bun and whatever else takes a `Request` and returns a
- * `Response`. Node's http server needs four lines, see docs/metrics.md.
+ * `Response`. Node's http server needs four lines, see docs/production.md#metrics.
  *
  * It answers GET and HEAD, whatever the path is. Put your own sign-in before it if others reach it: names of policies and
  * gates are among the labels, keys of partitions are not. If the database does not answer, it is a 503 that says why.

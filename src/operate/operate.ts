@@ -141,7 +141,7 @@ export interface Operate extends Verbs {
   doctor(options?: DoctorOptions): Promise<readonly Finding[]>;
 
   /**
-   * The figures of all policies in Prometheus's text format. docs/metrics.md explains each. One process tells those of
+   * The figures of all policies in Prometheus's text format. docs/production.md#metrics lists them. One process tells those of
    * the whole database, so let Prometheus scrape one, or each under a job name of its own.
    *
    * Workers add up what happened twice a minute. If the role may write, a call does so first, so that its totals are of now.

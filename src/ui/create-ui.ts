@@ -71,7 +71,7 @@ export interface UiSettings {
   showPayloads?: boolean | undefined;
   /**
    * The address at which your tracing tool shows a trace, such as
-   * `(traceId) => "https://traces.example.org/trace/" + traceId`. Of jobs that are [traced](traces.md) the page has it as a link.
+   * `(traceId) => "https://traces.example.org/trace/" + traceId`. Of jobs that are [traced](production.md#traces) the page has it as a link.
    */
   traceUrl?: TraceUrl | undefined;
   /**

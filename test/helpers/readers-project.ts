@@ -11,9 +11,19 @@ export interface Block {
   readonly text: string;
 }
 
-/** The blocks of code of a page, which is named by its path in the repository. */
-export async function blocksOf(page: string): Promise<Block[]> {
+/** A page, which is named by its path in the repository, or what stands below one heading of its second level. */
+export async function textOfPage(page: string, section?: string): Promise<string> {
   const text = await readFile(path.join(ROOT, page), "utf8");
+  if (section === undefined) return text;
+  const [, ...sections] = text.split(/^## /m);
+  const found = sections.find((one) => one.startsWith(`${section}\n`));
+  if (found === undefined) throw new Error(`${page} has no section "${section}"`);
+  return found;
+}
+
+/** The blocks of code of a page, or of one section of it. */
+export async function blocksOf(page: string, section?: string): Promise<Block[]> {
+  const text = await textOfPage(page, section);
   return [...text.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map(([, language = "", text = ""]) => ({
     language,
     text,

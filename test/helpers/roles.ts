@@ -1,17 +1,19 @@
 // Roles of a test's own: they belong to the whole server, so their names are made unique.
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
 import type { ExecutionContext } from "ava";
 import pg from "pg";
 import type { TestDatabase } from "./database.ts";
+import { blocksOf } from "./readers-project.ts";
 
-const DOCS = new URL("../../docs/security.md", import.meta.url);
-
-/** What docs/security.md says to run, with its names replaced by ones of the test's own. */
-export function documentedStatements(rename: (name: string) => string, database: string): string[] {
-  const text = readFileSync(DOCS, "utf8");
-  return [...text.matchAll(/```sql\n(.*?)```/gs)].map(([, sql]) =>
-    sql!
+/** What docs/production.md says on security, with its names replaced by ones of the test's own. */
+export async function documentedStatements(
+  rename: (name: string) => string,
+  database: string,
+): Promise<string[]> {
+  const blocks = await blocksOf("docs/production.md", "Security");
+  const statements = blocks.filter(({ language }) => language === "sql");
+  return statements.map(({ text }) =>
+    text
       .replace(/\bapp_\w+/g, rename)
       .replace("on database app to", `on database ${pg.escapeIdentifier(database)} to`),
   );

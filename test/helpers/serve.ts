@@ -1,4 +1,4 @@
-// The handler of metrics behind Node's http server, as docs/metrics.md has it.
+// The handler of metrics behind Node's http server, as docs/production.md has it.
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

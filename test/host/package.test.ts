@@ -127,7 +127,7 @@ test("publint finds nothing to improve", async (t) => {
   );
 });
 
-test("Are the types wrong? Only for resolutions that docs/compatibility.md excludes", async (t) => {
+test("Are the types wrong? Only for resolutions that docs/production.md excludes", async (t) => {
   const checked = await checkPackage(createPackageFromTarballData(new Uint8Array(await readFile(tarball))));
   if (!checked.types) return t.fail("it has no types");
   const found = checked.problems.map((problem) =>
@@ -148,7 +148,7 @@ test("CommonJS loads it by require", async (t) => {
   t.is(stdout.trim(), "function function function function");
 });
 
-test("TypeScript finds the types with the settings that docs/compatibility.md names", async (t) => {
+test("TypeScript finds the types with the settings that docs/production.md names", async (t) => {
   t.timeout(4 * MINUTE);
   const cases = [
     ["uses.cts", { module: "node20" }],

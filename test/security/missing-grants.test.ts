@@ -31,7 +31,7 @@ async function world(t: ExecutionContext) {
 const told = (denied: string, role?: string) =>
   new RegExp(
     `^permission denied for ${denied}${role === undefined ? "" : ` \\(the connection was made as role "${role}"\\)`}\\. ` +
-      "Connect as the role that owns the schemas, or grant what docs/security\\.md .* lists",
+      "Connect as the role that owns the schemas, or grant what docs/production\\.md#security .* lists",
   );
 
 test("addPolicyJob: the schema, then the function; the cause is PostgreSQL's error", async (t) => {

@@ -1,4 +1,4 @@
-// The roles of docs/security.md, made by its own statements: what each can do, and what it cannot.
+// The roles of docs/production.md, made by its own statements: what each can do, and what it cannot.
 import test, { type ExecutionContext } from "ava";
 import { runMigrations } from "graphile-worker";
 import type pg from "pg";
@@ -30,7 +30,7 @@ async function world(t: ExecutionContext) {
   const database = await testDatabase(t, { migrated: false });
   const { pool, url } = database;
   const { nameOf, as } = roles(t, database, ROLES);
-  const [owner, ...others] = documentedStatements(nameOf, new URL(url).pathname.slice(1));
+  const [owner, ...others] = await documentedStatements(nameOf, new URL(url).pathname.slice(1));
   await pool.query(owner!);
   const at = new URL(url);
   at.username = nameOf("app_worker");

@@ -41,7 +41,7 @@ test("once the jobs are unstaged, no page names the policy any more", async (t) 
 test("who may not ask the doctor sees them as well", async (t) => {
   const it = await withUndeclared(t);
   const { nameOf, as } = roles(t, it, ["app_worker", "app_enqueue", "app_operator", "app_reader"]);
-  for (const statements of documentedStatements(nameOf, new URL(it.url).pathname.slice(1)))
+  for (const statements of await documentedStatements(nameOf, new URL(it.url).pathname.slice(1)))
     await it.pool.query(statements);
   const reader = await as("app_reader");
   const pool = { connect: async () => Object.assign(reader, { release: () => {} }) };

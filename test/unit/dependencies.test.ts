@@ -36,7 +36,7 @@ test("what names a version of PGlite names the one that the tests run with", (t)
   const version = JSON.parse(read("package.json")).devDependencies["@electric-sql/pglite"];
   const files = [
     "docs/testing.md",
-    "docs/compatibility.md",
+    "docs/production.md",
     "src/testing/pglite-pool.ts",
     "src/testing/virtual-clock.ts",
     "src/operate/diff.ts",

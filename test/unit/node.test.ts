@@ -32,7 +32,7 @@ test("it is the version of package.json and of the pages", (t) => {
   const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
   const short = OLDEST_NODE.replace(/\.0$/, "");
   t.is(JSON.parse(read("package.json")).engines.node, `>=${short}`);
-  for (const page of ["README.md", "docs/compatibility.md"]) t.true(read(page).includes(`≥ ${short}`), page);
+  for (const page of ["README.md", "docs/production.md"]) t.true(read(page).includes(`≥ ${short}`), page);
 });
 
 test("the preset, utils and wrapped tasks are refused in a process with an older one", async (t) => {

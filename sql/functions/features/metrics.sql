@@ -1,7 +1,7 @@
 -- Metrics.
 
--- The figures of all policies, for a monitoring system: one row for each name and set of labels. docs/metrics.md says what
--- each name means. Totals count what workers have folded, which they do twice a minute.
+-- The figures of all policies, for a monitoring system: one row for each name and set of labels.
+-- docs/production.md#the-metrics lists the names. Totals count what workers have folded, which they do twice a minute.
 --
 --   select * from dispatch_policy.metrics() where name = 'admissible_jobs';
 create or replace function :DISPATCH_POLICY_SCHEMA.metrics() returns table (name text, labels jsonb, value float8)

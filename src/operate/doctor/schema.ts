@@ -57,7 +57,7 @@ const indexBroken: Check = async ({ ask, schema, state }) => {
   }));
 };
 
-/** Rights that PUBLIC must not have: see docs/security.md. */
+/** Rights that PUBLIC must not have: see docs/production.md#security. */
 const publicGrant: Check = async ({ ask, schema }) => {
   const rows = await ask<{ what: string }>(
     `select 'schema ' || n.oid::regnamespace as what from pg_namespace n

@@ -93,7 +93,7 @@ const crontabTickWaits: Check = async ({ ask, thresholds }) => {
     sentence: `The crontab's tick (job ${id}) ${
       error === null ? `has waited for a worker for ${ago(seconds)}.` : `fails: ${firstLine(error)}`
     }`,
-    mend: "Start a worker that has its task: one with the preset, or see docs/compatibility.md, The tick in a task folder.",
+    mend: "Start a worker that has its task: one with the preset, or see docs/production.md#the-tick-in-a-task-folder.",
   }));
 };
 
