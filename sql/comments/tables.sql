@@ -270,7 +270,7 @@ comment on column partitions.ready is
 comment on column partitions.blocked_on is
   'The limiter it waits for: the first one without room, narrow scopes first; of several buckets of its own, the one that is ready last. A waiter has work, and nothing stops it.';
 comment on column partitions.denied_reason is
-  'Why the last pass left it due jobs; null: it left none. A reason that a limiter gives is that of blocked_on. docs/reasons.md explains the reasons.';
+  'Why the last pass left it due jobs; null: it left none. A reason that a limiter gives is that of blocked_on. docs/operating.md explains the reasons.';
 comment on column partitions.waiting_since is
   'Since when it has due jobs and none of them was admitted.';
 comment on column partitions.in_line_since is

@@ -78,4 +78,4 @@ comment on column partitions.dropped_total is
 comment on column partitions.created_at is 'When it was made.';
 comment on column partitions.id is 'A hash of policy and key; of a lane, it ends in one of its keys.';
 comment on column partitions.reason is
-  'Why it waits, pauses and holds included; null: nothing holds it back. docs/reasons.md explains the reasons.';
+  'Why it waits, pauses and holds included; null: nothing holds it back. docs/operating.md explains the reasons.';

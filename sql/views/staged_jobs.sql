@@ -42,7 +42,7 @@ comment on column staged_jobs.error is 'Why it was quarantined last.';
 comment on column staged_jobs.failures is 'How many times it was quarantined.';
 comment on column staged_jobs.retry_at is 'When a job that was quarantined is tried again.';
 comment on column staged_jobs.reason is
-  'Why it waits; null: nothing holds it back. docs/reasons.md explains the reasons.';
+  'Why it waits; null: nothing holds it back. docs/operating.md explains the reasons.';
 comment on column staged_jobs.expires_at is
   'When it is dropped if it is not admitted by then; null: never.';
 comment on column staged_jobs.debounced_until is

@@ -12,7 +12,7 @@ export const command = defineCommand({
     ["", "what is wrong, the worst first"],
     ["--json", "one finding on each line"],
   ],
-  about: "It ends with exit code 1 if a finding is critical. docs/health.md explains each.",
+  about: "It ends with exit code 1 if a finding is critical. docs/operating.md explains each.",
   async run(values) {
     return looks(values, async (context) => {
       const findings = await doctor(context);

@@ -49,8 +49,8 @@ function targetOf(
 /** The answer, and where more is written about it. Both files are in the package. */
 function sayWith(it: Answer): void {
   say(inLines(it).join("\n"));
-  if (it.reason) tell(`More: docs/reasons.md#${it.reason}`);
-  else if (it.tickedBy === null) tell("More: docs/health.md#nobody-ticks");
+  if (it.reason) tell(`More: docs/operating.md#${it.reason}`);
+  else if (it.tickedBy === null) tell("More: docs/operating.md#nobody-ticks");
   if (it.state === "failed") tell(`To bring it back: retry ${it.jobId}`);
 }
 

@@ -23,7 +23,7 @@ export type { DoctorThresholds, Finding, FindingId, Severity } from "./doctor/fi
 
 /** The options of `doctor`. */
 export interface DoctorOptions {
-  /** From when on it reports something. Default: what docs/health.md lists. */
+  /** From when on it reports something. Default: what docs/operating.md lists. */
   thresholds?: { [K in keyof DoctorThresholds]?: DoctorThresholds[K] | undefined } | undefined;
 }
 

@@ -129,7 +129,7 @@ export interface Operate extends Verbs {
 
   /**
    * What is wrong, the worst first, and what mends it. It looks at the schema, the server, the workers and the policies. An
-   * empty list: nothing was found. docs/health.md explains each finding.
+   * empty list: nothing was found. docs/operating.md explains each finding.
    *
    * It only reads, and never counts jobs. It looks for a second longer if a slot seems to be lost. A check that fails, as
    * for want of a right, is a finding `not-checked`. It also answers if the schema is missing, older or newer.

@@ -23,7 +23,7 @@ const KINDS_OF_OTHERS = {
   waiting_key: "job",
 } as const;
 
-/** Why a job or partition waits, from a closed list. docs/reasons.md explains each, under its own name. */
+/** Why a job or partition waits, from a closed list. docs/operating.md explains each, under its own name. */
 export type Reason = `${CapKind}_full` | keyof typeof KINDS_OF_OTHERS;
 
 export type ReasonKind = "cap" | (typeof KINDS_OF_OTHERS)[keyof typeof KINDS_OF_OTHERS];

@@ -1,8 +1,7 @@
-// A page of docs/, whose snippets a test runs: commands with what they print, SQL with its rows, and lines of TypeScript.
-import { mkdtemp, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
-import os from "node:os";
+// A chapter of a page of docs/, whose snippets a test runs: commands with what they print, and SQL with its rows.
+import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import type pg from "pg";
 import type { PolicyUtils } from "../../src/index.ts";
@@ -20,10 +19,6 @@ export interface Section {
 interface Block {
   readonly language: string;
   readonly text: string;
-  /** Where its text begins in the page. */
-  readonly at: number;
-  /** The place of a TypeScript block among those of the page. */
-  readonly nth: number;
 }
 
 /** Where the snippets of a section run. */
@@ -39,61 +34,53 @@ interface Edit {
   readonly to: string;
 }
 
-type Snippet = (utils: PolicyUtils) => Promise<unknown>;
-
-/** A page: its sections, and what runs the snippets of one. */
-export async function openPage(name: string) {
+/** A chapter (`## `) of a page: its sections (`### `), and what runs the snippets of one. */
+export function openChapter(name: string, chapter: string) {
   const file = path.join(ROOT, name);
-  const text = await readFile(file, "utf8");
-  const sections = sectionsOf(text);
+  const sections = sectionsOf(textOfChapter(readFileSync(file, "utf8"), chapter));
   const blocks = sections.flatMap((section) => section.blocks);
-  const known = blocks.every(({ language }) => ["console", "sql", "text", "ts"].includes(language));
-  if (!known) throw new Error(`${name}: a block is none of console, sql, text and ts`);
-  const code = blocks.filter(({ language }) => language === "ts").map((block) => block.text);
+  const known = blocks.every(({ language }) => ["console", "sql", "text"].includes(language));
+  if (!known) throw new Error(`${name}, ${chapter}: a block is none of console, sql and text`);
   const edits: Edit[] = [];
   return {
-    text,
     sections,
-    /** The snippets of TypeScript as functions. test/pages/snippets.test.ts checks their types. */
-    load: () => loaded(code),
-    async run(
-      t: ExecutionContext,
-      { title, blocks: its }: Section,
-      place: Place,
-      snippets: readonly Snippet[],
-    ) {
+    async run(t: ExecutionContext, { title, blocks: its }: Section, place: Place) {
       for (const [n, block] of its.entries()) {
         const answer = its[n + 1]?.language === "text" ? its[n + 1] : undefined;
-        if (block.language === "ts") await t.notThrowsAsync(snippets[block.nth]!(place.utils), block.text);
         if (block.language === "console") await commands(t, title, block, place, edits);
         if (block.language === "sql") await statements(t, title, block, answer, place, edits);
       }
     },
-    /** With PAGES=write the page gets what the snippets print now. */
-    async write(): Promise<void> {
+    /** With PAGES=write the page gets what the snippets print now. Other chapters may have changed meanwhile. */
+    write(): void {
       if (process.env.PAGES !== "write") return;
-      const fromTheEnd = edits.toSorted((one, other) => other.block.at - one.block.at);
-      const now = fromTheEnd.reduce(
-        (page, { block: { at, text: old }, to }) => page.slice(0, at) + to + page.slice(at + old.length),
-        text,
+      const now = edits.reduce(
+        (text, { block, to }) =>
+          text.replace(fenced(block.language, block.text), () => fenced(block.language, to)),
+        readFileSync(file, "utf8"),
       );
-      await writeFile(file, now);
+      writeFileSync(file, now);
     },
   };
 }
 
-function sectionsOf(text: string): readonly Section[] {
-  const heads = [...text.matchAll(/^## (.*)$/gm)];
-  const blocks = [...text.matchAll(/^```(\w*)\n(.*?)^```$/gms)];
-  let nth = 0;
-  return heads.map(({ index, 1: title = "" }, n) => ({
-    title: title.replaceAll("`", ""),
-    blocks: blocks
-      .filter((block) => block.index > index && block.index < (heads[n + 1]?.index ?? text.length))
-      .map(({ index: start, 1: language = "", 2: inside = "" }) => ({
-        ...{ language, text: inside, at: start + `\`\`\`${language}\n`.length },
-        nth: language === "ts" ? nth++ : -1,
-      })),
+const fenced = (language: string, text: string) => `\`\`\`${language}\n${text}\`\`\`\n`;
+
+/** The text of a page from the heading of a chapter to the next one. */
+export function textOfChapter(page: string, chapter: string): string {
+  const [, text] = page.split(`\n## ${chapter}\n`);
+  if (text === undefined) throw new Error(`no chapter "${chapter}"`);
+  return text.split(/^## /m, 1)[0] ?? "";
+}
+
+function sectionsOf(chapter: string): readonly Section[] {
+  const [, ...parts] = chapter.split(/^### /m);
+  return parts.map((part) => ({
+    title: part.split("\n", 1)[0]!.replaceAll("`", ""),
+    blocks: [...part.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map(([, language = "", text = ""]) => ({
+      language,
+      text,
+    })),
   }));
 }
 
@@ -172,24 +159,4 @@ function masked(text: string): string {
     .replace(/(?:, \w+)*,? ?\w*…/g, "…")
     .replace(/-{3,}(\+-+)*/g, "<rule>")
     .trim();
-}
-
-/** All snippets of a page as functions of one file. */
-async function loaded(code: readonly string[]): Promise<readonly Snippet[]> {
-  const folder = await realpath(await mkdtemp(path.join(os.tmpdir(), "page-")));
-  try {
-    const index = JSON.stringify(path.relative(folder, path.join(ROOT, "src/index.ts")));
-    const body = code.map((text) => `async (utils: PolicyUtils) => {\n${text}},\n`).join("");
-    const file = path.join(folder, "snippets.ts");
-    await writeFile(
-      file,
-      `import type { PolicyUtils } from ${index};\nexport const snippets = [\n${body}];\n`,
-    );
-    await writeFile(path.join(folder, "package.json"), '{ "type": "module" }');
-    await symlink(path.join(ROOT, "node_modules"), path.join(folder, "node_modules"));
-    const { snippets } = (await import(pathToFileURL(file).href)) as { snippets: readonly Snippet[] };
-    return snippets;
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
 }

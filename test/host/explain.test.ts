@@ -49,7 +49,7 @@ test("by the job's id or by its partition: the reason, the sentence, each gate a
   t.regex(slot!, new RegExp(`^ {6}job ${holder} of a since `));
   const partition = await explain(url, "--policy", "work", "--partition", "b");
   t.is(partition.stdout.split("\n")[0], "work/b  waiting  concurrency_full");
-  t.is(partition.stderr, "More: docs/reasons.md#concurrency_full\n");
+  t.is(partition.stderr, "More: docs/operating.md#concurrency_full\n");
 });
 
 test("when it starts, on a line of its own, or why nobody can tell", async (t) => {
@@ -99,7 +99,7 @@ test("if nothing but a tick is missing, it names the page about that", async (t)
   await utils.addJobs([{ identifier: "work", payload: { k: "d" } }]);
   const waiting = await explain(url, "--policy", "work", "--partition", "d");
   t.regex(waiting.stdout, /Nothing holds it back/);
-  t.is(waiting.stderr, "More: docs/health.md#nobody-ticks\n");
+  t.is(waiting.stderr, "More: docs/operating.md#nobody-ticks\n");
 });
 
 test("what it cannot answer: an unknown job matches nothing, a wrong call and an unknown policy fail", async (t) => {

@@ -1,15 +1,19 @@
-// docs/reasons.md: each section stands in a database where a job waits for its reason, and its snippets run there.
+// docs/operating.md, "Why does this job wait?": in a database where a job waits for the reason of a section, its snippets run.
 import { readFileSync } from "node:fs";
 import test, { type ExecutionContext } from "ava";
 import { type AnyPolicy, adaptiveConcurrency, concurrency, type Reason, throttle } from "../../src/index.ts";
 import { REASONS } from "../../src/policy/reasons.ts";
-import { openPage, type Place } from "../helpers/page.ts";
+import { openChapter, type Place, textOfChapter } from "../helpers/page.ts";
 import { workerTable } from "../helpers/table.ts";
 import { age, allRun, emptyWorld, fetchEndpoint, fetches, waits, workerOn } from "./world.ts";
 
 const HOUR = 3_600_000;
-const page = await openPage("docs/reasons.md");
-const snippets = await page.load();
+const PAGE = "docs/operating.md";
+const CHAPTER = "Why does this job wait?";
+const page = openChapter(PAGE, CHAPTER);
+const text = textOfChapter(readFileSync(new URL(`../../${PAGE}`, import.meta.url), "utf8"), CHAPTER);
+/** Its sections that are about no reason. */
+const OTHERS = ["No reason", "When will it start?"];
 
 /** What happens before the worker starts. The partition is ep1. */
 type Arrange = (place: Place) => Promise<unknown>;
@@ -124,17 +128,8 @@ const WORLDS: Record<Reason, (t: ExecutionContext, reason: Reason) => Promise<Pl
 };
 
 test("the page explains each reason that the code has, and no other", (t) => {
-  const titles = page.sections.map(({ title }) => title).filter((title) => title !== "No reason");
+  const titles = page.sections.map(({ title }) => title).filter((title) => !OTHERS.includes(title));
   t.deepEqual(titles.toSorted(), [...REASONS].toSorted());
-  const listed = [...page.text.matchAll(/^\| \[`(\w+)`\]\(#(\w+)\)/gm)].map(([, name, anchor]) => [
-    name,
-    anchor,
-  ]);
-  t.deepEqual(
-    listed,
-    titles.map((title) => [title, title]),
-    "the list has them in the order of the sections",
-  );
 });
 
 test("it says what each state without a reason means", (t) => {
@@ -142,22 +137,19 @@ test("it says what each state without a reason means", (t) => {
   const [, union = ""] = /^ {2}state:\s+([^;]+);$/m.exec(source) ?? [];
   const states = [...union.matchAll(/"(\w+)"/g)].map(([, state]) => state);
   t.true(states.length > 5);
-  const [, table = ""] = page.text.split("| state |");
-  const rows = [...table.matchAll(/^\| (`.*?) \|/gm)].map(([, cell]) => cell!);
-  t.deepEqual(rows.flatMap((cell) => cell.replaceAll("`", "").split(", ")).toSorted(), states.toSorted());
+  const [, list = ""] = text.split(/^### No reason$/m);
+  const listed = [...list.split(/^### /m, 1)[0]!.matchAll(/^- (`[^:]*):/gm)].map(([, names]) => names!);
+  t.deepEqual(listed.flatMap((names) => names.replaceAll("`", "").split(", ")).toSorted(), states.toSorted());
 });
 
-for (const section of page.sections.filter(({ blocks }) => blocks.length > 0))
-  test.serial(`${section.title}: what the section shows is what is printed`, async (t) => {
-    const reason = section.title as Reason;
-    const [first, ...others] = section.blocks;
-    t.regex(first?.text ?? "", /^\$ \S+ \S+ explain /);
-    for (const language of ["sql", "ts"])
-      t.true(
-        others.some((block) => block.language === language),
-        language,
-      );
-    await page.run(t, section, await WORLDS[reason](t, reason), snippets);
-  });
+for (const section of page.sections.filter(({ title }) => !OTHERS.includes(title)))
+  test.serial(
+    `${section.title}: a job waits for it, and what the section shows is what is printed`,
+    async (t) => {
+      const reason = section.title as Reason;
+      await page.run(t, section, await WORLDS[reason](t, reason));
+      t.pass();
+    },
+  );
 
 test.after.always(() => page.write());

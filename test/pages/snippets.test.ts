@@ -38,8 +38,6 @@ const { definePolicy, makePolicyUtils, RetryAfter } = index;
 const RUN_ELSEWHERE: Readonly<Record<string, string>> = {
   "README.md": "test/host/example.test.ts",
   "docs/operating.md": "test/host/example.test.ts",
-  "docs/questions.md": "test/pages/questions.test.ts",
-  "docs/reasons.md": "test/pages/reasons.test.ts",
   "docs/production.md Security": "test/helpers/roles.ts",
   "docs/production.md Traces": "test/pages/traces.test.ts",
 };

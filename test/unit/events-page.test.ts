@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import test from "ava";
 import ts from "ts59";
+import { textOfChapter } from "../helpers/page.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const read = (path: string) => readFileSync(new URL(path, ROOT), "utf8");
@@ -27,14 +28,16 @@ const inCode = Object.fromEntries(
   ]),
 );
 
-const page = read("docs/operating.md");
-const section = page.slice(page.indexOf("\n## Events\n"), page.indexOf("\n## What a worker warns about\n"));
-const onPage = Object.fromEntries(
-  [...section.matchAll(/^\| `(dispatchPolicy:\w+)` \| (.+) \| (.+) \|$/gm)].map(([, name, , fields]) => [
-    name!,
-    [...fields!.matchAll(/`(\w+)`/g)].map(([, field]) => field!).sort(),
-  ]),
-);
+const chapter = textOfChapter(read("docs/operating.md"), "Events");
+/** The page says the fields that all verbs have once, between the two lists. */
+const [, common = ""] = /^These are of verbs, .*each also has (.*?)\. /m.exec(chapter) ?? [];
+const [before = "", ofVerbs = ""] = chapter.split(/^These are of verbs.*$/m);
+const fieldsIn = (text: string) => [...text.matchAll(/`(\w+)`/g)].map(([, field]) => field!);
+const listed = (text: string, more: readonly string[] = []) =>
+  [...text.matchAll(/^- `(dispatchPolicy:\w+)` \((.+?)\)/gm)].map(
+    ([, name, fields]) => [name!, [...fieldsIn(fields!), ...more].sort()] as const,
+  );
+const onPage = Object.fromEntries([...listed(before), ...listed(ofVerbs, fieldsIn(common))]);
 
 test("each event is on the page, with its fields", (t) => {
   t.true(Object.keys(inCode).length > 12);

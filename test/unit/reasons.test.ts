@@ -1,4 +1,4 @@
-// The reasons why jobs wait are the same set in TypeScript and in SQL. test/pages/reasons.test.ts has those of docs/reasons.md.
+// The reasons why jobs wait are the same set in TypeScript and in SQL. test/pages/reasons.test.ts has those of docs/operating.md.
 import test from "ava";
 import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 import { CAP_KINDS } from "../../src/gates/index.ts";

@@ -1,6 +1,6 @@
 import type { SchemaState } from "../../db/migrate.ts";
 
-/** The ids of all findings. docs/health.md explains each. */
+/** The ids of all findings. docs/operating.md explains each. */
 export const FINDING_IDS = [
   "schema-missing",
   "schema-older",
@@ -43,7 +43,7 @@ export type Severity = "critical" | "warning" | "info";
 
 /** Something that is wrong, and what mends it. */
 export interface Finding {
-  /** What it is about. docs/health.md explains each id. */
+  /** What it is about. docs/operating.md explains each id. */
   id: FindingId;
   severity: Severity;
   /** What is wrong, with its figures. */
@@ -52,7 +52,7 @@ export interface Finding {
   mend: string;
 }
 
-/** From when on `doctor` reports something. docs/health.md lists the defaults. */
+/** From when on `doctor` reports something. docs/operating.md lists the defaults. */
 export interface DoctorThresholds {
   /** The part of PostgreSQL's notification queue that is in use, 0 to 1. Default 0.25. */
   notifyQueue: number;
