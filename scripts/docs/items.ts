@@ -73,9 +73,6 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   GateOverrides: "options.md#gates",
 };
 
-/** Types of which only this package knows the parts. */
-const INTERNAL = ["Declaration", "Resolver", "CapKind"];
-
 const oneOf = (values: readonly string[]) => values.map((value) => `\n  | "${value}"`).join("");
 
 /** Types that the code works out from its lists, written out. */
@@ -115,7 +112,7 @@ function rankOf({ name, node }: Exported): number {
 /** An export, and after it the methods that need a heading. */
 function itemsOf(exported: Exported, entry: string, section: string): readonly Item[] {
   const { name, node, file } = exported;
-  const members = membersOf(node);
+  const members = [...membersOf(node), ...inherited(exported)];
   const object = OBJECTS[name];
   const methods = object === undefined ? [] : members.filter(isCalledByUsers);
   const title = name === "default" ? "dispatch_policy_tick" : name;
@@ -136,6 +133,16 @@ function itemsOf(exported: Exported, entry: string, section: string): readonly I
   ];
 }
 
+/** The members of the interfaces that the package does not export by themselves: the verbs, by their rooms. */
+function inherited({ file, node }: Exported): readonly Member[] {
+  if (!ts.isInterfaceDeclaration(node)) return [];
+  const names = node.heritageClauses?.flatMap(({ types }) => types.map((type) => type.expression.getText()));
+  return (names ?? [])
+    .filter((name) => /Verbs$/.test(name))
+    .flatMap((name) => declarationOf(file, name) ?? [])
+    .flatMap((base) => [...membersOf(base.node), ...inherited(base)]);
+}
+
 const isCalledByUsers = ({ isMethod, optional, said }: Member) =>
   said.deprecated === undefined && said.examples.length + said.throws.length > 0 && (isMethod || !optional);
 
@@ -148,26 +155,3 @@ export const ITEMS: readonly Item[] = Object.entries(ENTRIES).flatMap(([entry, f
       .flatMap((one) => itemsOf(one, entry, title)),
   ),
 );
-
-/** Types that signatures name and that the package does not export, with those that they name. */
-export const OTHERS: readonly Item[] = othersOf(ITEMS);
-
-function othersOf(items: readonly Item[]): readonly Item[] {
-  const found = new Map<string, Item>();
-  const known = (name: string) =>
-    name in ELSEWHERE ||
-    INTERNAL.includes(name) ||
-    found.has(name) ||
-    ITEMS.some(({ title }) => title === name);
-  const visit = ({ file, types }: Item): void => {
-    for (const name of types) {
-      const declared = known(name) ? undefined : declarationOf(file, name);
-      const [other] = declared && !ts.isVariableStatement(declared.node) ? itemsOf(declared, "", "") : [];
-      if (!other) continue;
-      found.set(name, other);
-      visit(other);
-    }
-  };
-  items.forEach(visit);
-  return [...found.values()];
-}

@@ -80,7 +80,7 @@ This page is generated from the docstrings by \`npm run docs\`. Do not edit it.
 | [a job's options](#job) | \`addPolicyJob\`, \`addPolicyJobs\`, \`addJob\`, \`addJobs\` | this job |
 | [other options](#utils-and-loops) | \`makePolicyUtils\`, \`runTickLoop\`, \`wrapTaskList\` | the process |
 | [the tick's payload](#crontab) | the crontab | this run of the task |
-| [flags](#command-line) and [variables](#environment) | the command line, the environment | the process |
+| [variables](#environment) | the environment | the process |
 
 - A duration is a text: a number, a space and a unit, such as \`"30 seconds"\`, \`"500 ms"\` or \`"1.5 minutes"\`. A bare number is refused.
 - \`(ctx) => …\` is a function of the policy's \`context\`. It is called when a job is added.
@@ -141,20 +141,6 @@ The crontab's task \`dispatch_policy_tick\` takes these in its payload:
 
 ${table(TICK)}
 
-## Command line
-
-[The command line](command-line.md) shows what commands do and print.
-
-${rows(
-  ["command", "flag", "default", "meaning"],
-  merged(FLAGS).map(({ commands, flag, meaning, default: fallback }) => [
-    commands.length === COMMANDS.length ? "every command" : commands.join(", "),
-    code(flag),
-    fallback.replace(/\w*_\w+/g, code),
-    meaning,
-  ]),
-)}
-
 ## Environment
 
 ${rows(
@@ -162,17 +148,6 @@ ${rows(
   VARIABLES.map((name) => [code(name), usersOf(name).join(", ")]),
 )}
 `;
-}
-
-/** An option that means the same in several commands is one row. */
-function merged(flags: readonly Flag[]) {
-  const found = new Map<string, Omit<Flag, "command"> & { commands: string[] }>();
-  for (const { command, ...its } of flags) {
-    const same = found.get(JSON.stringify(its));
-    if (same) same.commands.push(command);
-    else found.set(JSON.stringify(its), { ...its, commands: [command] });
-  }
-  return [...found.values()];
 }
 
 function gateSection({ factory, members, anatomy }: (typeof GATES)[number]): string {

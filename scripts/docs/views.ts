@@ -49,8 +49,10 @@ function firstSentence(text: string): string {
 }
 
 function section(view: string, about: string, columns: readonly Column[]): string {
-  const body = columns.map(({ column, type, meaning }) => [`\`${column}\``, SHORT[type] ?? type, meaning]);
-  return `## \`${view}\`\n\n${about}\n\n${rows(["column", "type", "meaning"], body)}`;
+  const list = columns.map(
+    ({ column, type, meaning }) => `- \`${column}\` (${SHORT[type] ?? type}): ${meaning}`,
+  );
+  return `## \`${view}\`\n\n${about}\n\n${list.join("\n")}`;
 }
 
 const SHORT: Readonly<Record<string, string>> = {

@@ -47,9 +47,11 @@ test("each pool in a sample has an error handler, and no sample starts a worker 
 });
 
 test("each method of the utils is on a page", (t) => {
-  const [, body = ""] =
-    /^export interface Operate \{\n(.*?)^\}$/ms.exec(read("src/operate/operate.ts")) ?? [];
-  const names = [...body.matchAll(/^ {2}(\w+)[(<]/gm)].map(([, name = ""]) => name);
+  const all = globSync("src/operate/{operate,verbs/*}.ts", { cwd: ROOT }).map(read).join("\n");
+  const bodies = [...all.matchAll(/^export interface (?:Operate|\w+Verbs)\b.*? \{\n(.*?)^\}$/gms)];
+  const names = bodies.flatMap(([, body = ""]) =>
+    [...body.matchAll(/^ {2}(\w+)[(<]/gm)].map(([, name = ""]) => name),
+  );
   t.true(names.length > 25, `${names.length}`);
   t.deepEqual(missing(names), []);
 });

@@ -3,7 +3,6 @@ import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import {
-  FLAGS,
   GATE,
   GATES,
   JOB,
@@ -14,13 +13,11 @@ import {
   VARIABLES,
 } from "../../scripts/docs/options.ts";
 import { literal } from "../../scripts/docs/stated.ts";
-import { COMMANDS } from "../../src/cli/commands.ts";
 import { type Duration, durationMs } from "../../src/duration.ts";
 import { gateFactories } from "../../src/gates/index.ts";
 import { readDeclaration } from "../../src/policy/declaration.ts";
 import { definePolicy, resolveJob } from "../../src/policy/policy.ts";
 import { DEFAULT_SCHEMA, readSettings } from "../../src/settings.ts";
-import { runIn } from "../helpers/command.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -128,15 +125,3 @@ test("every variable that the code reads is on the page", (t) => {
   const read = sources.flatMap((text) => [...text.matchAll(/process\.env\.(\w+)/g)].map(([, name]) => name));
   t.deepEqual([...new Set(read)].sort(), [...VARIABLES].sort());
 });
-
-for (const { name } of COMMANDS)
-  test.serial(`every flag in the help of ${name} is on the page`, async (t) => {
-    const { stdout } = await runIn({}, name, "--help");
-    const [options = ""] = stdout.split("Examples:");
-    const inHelp = [...options.matchAll(/^ {2,}(?:-\w, )?--([\w-]+)/gm)].map(([, flag]) => flag);
-    const onPage = FLAGS.filter(({ command }) => command === "every command" || command === `\`${name}\``);
-    t.deepEqual(
-      inHelp.filter((flag) => flag !== "help").toSorted(),
-      onPage.map(({ flag }) => /--([\w-]+)/.exec(flag)?.[1]).toSorted(),
-    );
-  });
