@@ -112,7 +112,7 @@ export async function callVerb(
       ? await verb.count(context, given)
       : await runVerb(context, name, { ...given, ...why, ...(verb.dryRun && { dryRun: onlyAsks }) } as never);
   if (json) sayJson(result);
-  else saySentence((onlyAsks ? verb.would : verb.did)(given, result));
+  else for (const line of (onlyAsks ? verb.would : verb.did)(given, result).split("\n")) saySentence(line);
   const note = (!onlyAsks || verb.dryRun === "jobs") && verb.note?.(given, result);
   if (note) tell(note);
   const { matched, stored } = result as Changed & { readonly stored?: boolean };

@@ -148,7 +148,8 @@ function actionOf(name: VerbName, verb: AnyVerb, form: Form): Action {
     for (const option of needed) need(fieldName(option), values[fieldName(option)]);
     if (target.includes("policy") && values.ids === undefined) need("policy", values.policy);
     const it = read(of, (option) => given(option, values));
-    return values.ids === undefined ? it : { ...it, policy: undefined, partition: undefined };
+    // jobs by their ids, from whatever page
+    return it.ids === undefined ? it : { ...it, policy: undefined, partition: undefined };
   };
   return {
     about: form.about,
