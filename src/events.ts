@@ -1,5 +1,5 @@
-import type { Logger } from "graphile-worker";
 import { errorText } from "./error-text.ts";
+import type { Logger } from "./log.ts";
 
 /** What each event of a verb has: who did it and why, as the call said, and what came of it, as its result says. */
 type Act = {

@@ -1,6 +1,6 @@
-import type { Logger } from "graphile-worker";
 import { counted } from "./counted.ts";
 import { errorText } from "./error-text.ts";
+import type { Logger } from "./log.ts";
 
 /**
  * Logs the failures of something that is tried again until it succeeds. Each kind of failure is a warning once, and the end of

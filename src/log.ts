@@ -1,4 +1,15 @@
-import type { Logger } from "graphile-worker";
+import type { Logger as ScopedLogger } from "@graphile/logger";
+
+/** What a line may be about. */
+interface LogScope {
+  label?: string;
+  workerId?: string;
+  taskIdentifier?: string;
+  jobId?: string;
+}
+
+/** That of Graphile Worker is one: it takes the class from the same package, and the same scope. */
+export type Logger = ScopedLogger<LogScope>;
 
 /** The logger, with the scope by which our lines are told from those of Graphile Worker and of tasks. */
 export function ours(logger: Logger): Logger {

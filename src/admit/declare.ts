@@ -1,9 +1,10 @@
 import os from "node:os";
-import type { Logger, WithPgClient } from "graphile-worker";
+import type { WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import { isLockTimeout } from "../db/outage.ts";
 import { BAD_ARGUMENT, saidBySql } from "../db/sqlstates.ts";
 import { PolicyDefinitionError } from "../errors.ts";
+import type { Logger } from "../log.ts";
 import { type AnyPolicy, definitionHash, policyDefinition } from "../policy/policy.ts";
 import { policySettings, type Settings } from "../settings.ts";
 import { goOnResolving } from "./resolve-again.ts";

@@ -1,7 +1,8 @@
-import type { Logger, WithPgClient } from "graphile-worker";
+import type { WithPgClient } from "graphile-worker";
 import { show } from "../checks/options.ts";
 import type { Engine } from "../db/engine.ts";
 import { errorText } from "../error-text.ts";
+import type { Logger } from "../log.ts";
 import { type AnyPolicy, definitionHash, policyDefinition, resolveLimits } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
 

@@ -1,6 +1,6 @@
-import type { Logger } from "graphile-worker";
 import type { HostConnections } from "../db/connection-settings.ts";
 import { withOwnClient } from "../db/own-connection.ts";
+import type { Logger } from "../log.ts";
 import { CHANNEL, type Notification, readNotification } from "./notification.ts";
 import { sleep } from "./sleeper.ts";
 import { isFor, type Lead, reportFailed, startShardLoop, type TickLoopContext } from "./tick-loop.ts";

@@ -1,9 +1,9 @@
-import type { Logger } from "graphile-worker";
 import { counted } from "../counted.ts";
 import type { Lease } from "../db/engine.ts";
 import { isUnknownPolicy } from "../db/sqlstates.ts";
 import { emit } from "../events.ts";
 import { makeFailureLog } from "../failure-log.ts";
+import type { Logger } from "../log.ts";
 import { REASON_KINDS, REASONS } from "../policy/reasons.ts";
 import { makeSleeper } from "./sleeper.ts";
 import { makeSleeps, type Sleep } from "./sleeps.ts";

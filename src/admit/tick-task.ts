@@ -1,10 +1,10 @@
-import type { Logger, Task, WithPgClient } from "graphile-worker";
+import type { Task, WithPgClient } from "graphile-worker";
 import { checkOptions, show } from "../checks/options.ts";
 import { inTime } from "../db/deadline.ts";
 import { isUnknownPolicy } from "../db/sqlstates.ts";
 import { durationMs, isDuration } from "../duration.ts";
 import { ArgumentError, UnknownPolicyError } from "../errors.ts";
-import { ours } from "../log.ts";
+import { type Logger, ours } from "../log.ts";
 import { TICK_TASK } from "../policy/job.ts";
 import type { Settings } from "../settings.ts";
 import { type RunLoopsContext, runLoops } from "./run-loops.ts";

@@ -1,4 +1,4 @@
-import type { Logger, WithPgClient } from "graphile-worker";
+import type { WithPgClient } from "graphile-worker";
 import { storableText } from "../checks/options.ts";
 import { counted } from "../counted.ts";
 import type { Admission, Drop, Engine, KeylessJob, Queryable } from "../db/engine.ts";
@@ -6,6 +6,7 @@ import { inHalves, isOfEntries } from "../db/halves.ts";
 import { isBusy } from "../db/outage.ts";
 import { errorText } from "../error-text.ts";
 import { type EventSink, emit } from "../events.ts";
+import type { Logger } from "../log.ts";
 import { type AnyPolicy, policyDefinition, resolveJob } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
 

@@ -1,9 +1,10 @@
-import type { Logger, WithPgClient } from "graphile-worker";
+import type { WithPgClient } from "graphile-worker";
 import { readEvents } from "../admit/read-events.ts";
 import { sleep } from "../admit/sleeper.ts";
 import type { Engine } from "../db/engine.ts";
 import { inHalves } from "../db/halves.ts";
 import { type EventSink, emit } from "../events.ts";
+import type { Logger } from "../log.ts";
 import type { Settings } from "../settings.ts";
 
 /** A finished job's own process releases it within moments. A slot that is still occupied after this time needs repair. */

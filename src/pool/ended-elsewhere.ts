@@ -1,8 +1,9 @@
-import type { Logger, WithPgClient } from "graphile-worker";
+import type { WithPgClient } from "graphile-worker";
 import type { Lead } from "../admit/tick-loop.ts";
 import type { Engine } from "../db/engine.ts";
 import { inHalves } from "../db/halves.ts";
 import { type EventSink, emit } from "../events.ts";
+import type { Logger } from "../log.ts";
 import { makePulse } from "./pulse.ts";
 import { type Lost, makeSuspects } from "./suspects.ts";
 

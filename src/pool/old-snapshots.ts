@@ -1,5 +1,6 @@
-import type { Logger, WithPgClient } from "graphile-worker";
+import type { WithPgClient } from "graphile-worker";
 import type { Engine, OldSnapshot } from "../db/engine.ts";
+import type { Logger } from "../log.ts";
 import { causeOf } from "../operate/doctor/snapshots.ts";
 
 const OLDER_THAN_MS = 300_000;

@@ -1,5 +1,6 @@
-import type { Logger, WithPgClient } from "graphile-worker";
+import type { WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
+import type { Logger } from "../log.ts";
 
 const AGAIN_MS = 3_600_000;
 const MOST_COUNTED = 10_000;

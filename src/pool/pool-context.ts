@@ -1,6 +1,7 @@
-import type { Logger, WithPgClient } from "graphile-worker";
+import type { WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import type { EventSink } from "../events.ts";
+import type { Logger } from "../log.ts";
 import type { Fetching } from "../run/adoption.ts";
 import type { Settings } from "../settings.ts";
 

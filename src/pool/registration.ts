@@ -1,6 +1,6 @@
-import type { Logger } from "graphile-worker";
 import { sleep } from "../admit/sleeper.ts";
 import { isOutage } from "../db/outage.ts";
+import type { Logger } from "../log.ts";
 import { ERROR_SLEEP_MS, type PoolLife } from "./pool-context.ts";
 
 export interface RegistrationContext {

@@ -1,5 +1,5 @@
-import type { Logger } from "graphile-worker";
 import { counted } from "../counted.ts";
+import type { Logger } from "../log.ts";
 import type { Repaired } from "../operate/sweep.ts";
 
 /** What a sweep repaired: one of each kind, and several. */

@@ -1,5 +1,5 @@
-import type { Logger } from "graphile-worker";
 import { goOnResolving } from "../admit/resolve-again.ts";
+import type { Logger } from "../log.ts";
 import { type SweepContext, sweepOnce } from "../operate/sweep.ts";
 import type { Registry } from "../policy/registry.ts";
 import { makeOldSnapshots } from "./old-snapshots.ts";

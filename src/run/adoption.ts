@@ -1,8 +1,9 @@
-import type { Logger, WithPgClient } from "graphile-worker";
+import type { WithPgClient } from "graphile-worker";
 import { sleep } from "../admit/sleeper.ts";
 import { counted } from "../counted.ts";
 import type { Engine } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
+import type { Logger } from "../log.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 
 /** If a process catches so many jobs of a task within this time, more of them wait in Graphile Worker. */

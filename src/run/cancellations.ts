@@ -1,7 +1,8 @@
-import type { Job, Logger } from "graphile-worker";
+import type { Job } from "graphile-worker";
 import type { Engine, Queryable } from "../db/engine.ts";
 import { CancelledError } from "../errors.ts";
 import { type EventSink, emit } from "../events.ts";
+import type { Logger } from "../log.ts";
 import type { RunningJob } from "./running-jobs.ts";
 
 /** Who cancelled a job, and why. */

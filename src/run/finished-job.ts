@@ -1,9 +1,10 @@
-import type { Job, Logger } from "graphile-worker";
+import type { Job } from "graphile-worker";
 import { storableText } from "../checks/options.ts";
 import type { FinishedJob, Move, Retry } from "../db/engine.ts";
 import { errorText } from "../error-text.ts";
 import { DispatchPolicyError, RunTimeoutError } from "../errors.ts";
 import { type EventSink, emit } from "../events.ts";
+import type { Logger } from "../log.ts";
 import {
   type AnyPolicy,
   policyDefinition,

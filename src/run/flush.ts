@@ -1,7 +1,8 @@
-import type { Logger, WithPgClient } from "graphile-worker";
+import type { WithPgClient } from "graphile-worker";
 import type { Engine, Queryable } from "../db/engine.ts";
 import { divide, isOfEntries } from "../db/halves.ts";
 import type { PassedOn } from "../db/releasing.ts";
+import type { Logger } from "../log.ts";
 import type { Unreleased } from "./unreleased.ts";
 
 export interface FlushContext {

@@ -1,6 +1,7 @@
-import type { Job, Logger, WithPgClient } from "graphile-worker";
+import type { Job, WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import type { EventSink } from "../events.ts";
+import type { Logger } from "../log.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
 import { attemptOf } from "./fetched-job.ts";
 import { finishedJob, replacedJob, unstartedJob } from "./finished-job.ts";

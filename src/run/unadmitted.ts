@@ -1,7 +1,8 @@
-import type { Job, JobHelpers, Logger } from "graphile-worker";
+import type { Job, JobHelpers } from "graphile-worker";
 import type { CaughtJob, Engine } from "../db/engine.ts";
 import type { StageBatch } from "../db/staging.ts";
 import { type EventSink, emit } from "../events.ts";
+import type { Logger } from "../log.ts";
 import type { JobSpec } from "../policy/job.ts";
 import { isExact } from "../policy/key.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";

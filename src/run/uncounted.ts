@@ -1,9 +1,9 @@
-import type { Job, Logger } from "graphile-worker";
+import type { Job } from "graphile-worker";
 import { sleep } from "../admit/sleeper.ts";
 import { classOf, codeOf, isOutage } from "../db/outage.ts";
 import { errorText } from "../error-text.ts";
 import { PayloadError } from "../errors.ts";
-import { ours } from "../log.ts";
+import { type Logger, ours } from "../log.ts";
 
 /** A question about a start is asked again after this, and then less often. */
 const FIRST_SLEEP_MS = 50;
