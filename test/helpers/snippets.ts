@@ -96,7 +96,7 @@ export async function snippetsProject(t: { teardown(end: () => Promise<void>): v
   };
   const settings = {
     extends: `${ROOT}tsconfig.json`,
-    compilerOptions: { paths, skipLibCheck: true, declaration: false, declarationMap: false },
+    compilerOptions: { paths, skipLibCheck: true, declaration: false },
     include: ["**/*.ts"],
     exclude: [],
   };
