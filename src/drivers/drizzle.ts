@@ -1,5 +1,5 @@
 import { answersAsPg } from "../db/answers.ts";
-import type { Queryable } from "../db/engine.ts";
+import type { Queryable } from "../index.ts";
 
 /** What a database or a transaction of Drizzle has, with any of its PostgreSQL drivers. */
 export interface DrizzleLike<Statement> {

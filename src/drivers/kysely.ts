@@ -1,5 +1,5 @@
 import { answersAsPg } from "../db/answers.ts";
-import type { Queryable } from "../db/engine.ts";
+import type { Queryable } from "../index.ts";
 
 /** What a `Kysely` or a `Transaction` of Kysely has. */
 export interface KyselyLike {

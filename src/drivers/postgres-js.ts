@@ -1,5 +1,5 @@
 import { answersAsPg } from "../db/answers.ts";
-import type { Queryable } from "../db/engine.ts";
+import type { Queryable } from "../index.ts";
 
 /** What the `sql` of postgres.js has, and the one that `sql.begin` passes on. */
 export interface PostgresJsLike {

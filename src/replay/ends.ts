@@ -1,6 +1,6 @@
 // The ends of replayed jobs: each frees its slots when its run has lasted long enough.
 import type { Engine } from "../db/engine.ts";
-import type { PolicyUtils } from "../host/policy-utils.ts";
+import type { PolicyUtils } from "../index.ts";
 import type { Durations } from "./durations.ts";
 import type { PlannedPartition } from "./plan.ts";
 

@@ -1,5 +1,5 @@
 // What a replay shows of a partition.
-import type { Replayed } from "../operate/diff.ts";
+import type { Replayed } from "../index.ts";
 import type { Plan } from "./plan.ts";
 import type { Ran } from "./simulate.ts";
 

@@ -1,11 +1,11 @@
 // One replay: this package's own SQL, in a PGlite whose clock we move.
 import { Logger } from "graphile-worker";
-import { type Engine, makeEngine, parameter, type Queryable, type RecordedLoad } from "../db/engine.ts";
+import { type Engine, makeEngine, parameter, type RecordedLoad } from "../db/engine.ts";
 import type { Pool } from "../db/stream-pool.ts";
-import { makePolicyUtils, type PolicyUtils } from "../host/policy-utils.ts";
+import { makePolicyUtils, type PolicyUtils, type Queryable } from "../index.ts";
 import { laneOf } from "../policy/limits.ts";
 import { definitionHash } from "../policy/policy.ts";
-import { virtualClock } from "../testing/virtual-clock.ts";
+import { virtualClock } from "../testing.ts";
 import type { Durations } from "./durations.ts";
 import { makeEnds } from "./ends.ts";
 import type { Plan } from "./plan.ts";

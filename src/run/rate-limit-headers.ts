@@ -1,5 +1,5 @@
 import { isInnerList, parseDictionary, parseList, Token } from "structured-headers";
-import type { Duration } from "../duration.ts";
+import type { Duration } from "../index.ts";
 import { hubspot, openai, plainNumber, type Quota, type Read } from "./vendor-quotas.ts";
 
 /** A server's answer about its limit. What it does not say is null. */

@@ -10,9 +10,8 @@ import {
 import { checkOptions, show } from "../checks/options.ts";
 import type { Pool } from "../db/stream-pool.ts";
 import { ArgumentError } from "../errors.ts";
-import { dispatchPolicyPreset } from "../host/preset.ts";
+import { type AnyPolicy, dispatchPolicyPreset } from "../index.ts";
 import { TICK_TASK } from "../policy/job.ts";
-import type { AnyPolicy } from "../policy/policy.ts";
 
 /** What {@link runDueJobs} takes: a pool, the tasks, and either `policies` or `preset`. */
 export interface RunDueJobsOptions {

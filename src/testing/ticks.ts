@@ -1,5 +1,4 @@
-import type { TickResult } from "../admit/tick.ts";
-import type { PolicyUtils } from "../host/policy-utils.ts";
+import type { PolicyUtils, TickResult } from "../index.ts";
 
 /**
  * One admission pass as if the database clock showed `now`. Only the owner of the schema may give a time.

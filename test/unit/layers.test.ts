@@ -1,5 +1,5 @@
 // Imports point one way: biome.json refuses, in each folder of src/, what CONTRIBUTING.md places after it.
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import test from "ava";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -29,6 +29,9 @@ const order = (/^top\s+←.*$/m.exec(read("CONTRIBUTING.md"))?.[0] ?? "")
   .filter((name) => !["top", "index", "testing.ts"].includes(name));
 const overrides: readonly Override[] = JSON.parse(read("biome.json")).overrides;
 
+/** Refuses all but what is named after it: the folder uses the public API. */
+const ALL = "../**";
+
 function refusedIn(folder: string): readonly string[] {
   const rule = overrides.find(({ includes }) => includes.includes(`src/${folder}/**`));
   const patterns = rule?.linter.rules.style?.noRestrictedImports?.options.patterns ?? [];
@@ -42,6 +45,7 @@ test("the order of the layers names each folder of src/", (t) => {
 for (const [place, folder] of order.slice(0, -1).entries())
   test(`the linter refuses imports of what stands after ${folder}`, (t) => {
     const refused = refusedIn(folder);
+    if (refused.includes(ALL)) return t.pass();
     const after = [
       ...order.slice(place + 1).map((other) => `**/${other}/**`),
       "**/index.ts",
@@ -51,4 +55,24 @@ for (const [place, folder] of order.slice(0, -1).entries())
       after.filter((one) => !refused.includes(one)),
       [],
     );
+  });
+
+for (const folder of ["drivers", "metrics", "testing", "replay"])
+  test(`${folder} imports the public API, and of the rest what is named and stands before it`, (t) => {
+    const [all, ...allowed] = refusedIn(folder);
+    t.is(all, ALL);
+    const others = allowed.map((one) => one.replace(/^!\.\.\//, "")).filter((one) => one !== "index.ts");
+    const before = order.slice(0, order.indexOf(folder));
+    for (const one of others) {
+      t.true(existsSync(new URL(`src/${one}`, ROOT)), one);
+      const [first, second] = one.split("/") as [string, string?];
+      t.true(second === undefined || before.includes(first), one);
+      const importers = readdirSync(new URL(`src/${folder}/`, ROOT)).map((file) =>
+        read(`src/${folder}/${file}`),
+      );
+      t.true(
+        importers.some((text) => text.includes(`"../${one}"`)),
+        `nobody needs ${one}`,
+      );
+    }
   });
