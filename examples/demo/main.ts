@@ -9,7 +9,7 @@ import { PortTaken } from "../../scripts/listen.ts";
 import { readOptions, readPort, readWhole } from "../../scripts/read-options.ts";
 import { killAll } from "./children.ts";
 import { measure } from "./measure.ts";
-import { failures, showNextSteps, showTable, showVerdict } from "./report.ts";
+import { failures, showNextSteps, showTable, showVerdict, whySlow } from "./report.ts";
 import { runStorm } from "./run.ts";
 import { type Burst, MOST, makeStorm } from "./storm.ts";
 
@@ -76,5 +76,7 @@ async function compare(storm: readonly Burst[]): Promise<void> {
   const found = failures(measured);
   showVerdict(found);
   showNextSteps();
+  const slow = whySlow(measured);
+  if (slow) console.log(`\n${slow}`);
   process.exitCode = found.length > 0 ? 1 : 0;
 }

@@ -1,4 +1,5 @@
 import { POLICY } from "./limits.ts";
+import type { Load } from "./load.ts";
 import type { Outcome } from "./run.ts";
 
 export interface Measures {
@@ -11,6 +12,7 @@ export interface Measures {
   /** Of the endpoints whose rate binds: all together, and the one that made least of it. */
   readonly use: number;
   readonly leastUse: number;
+  readonly load: Load | undefined;
   /** Milliseconds from add to the start that was served; a job still waiting counts until the end of the run. */
   readonly quiet: Percentiles;
   readonly loudest: Percentiles;
@@ -48,6 +50,7 @@ export function measure(outcome: Outcome): Measures {
     ...{ tooFast: report.tooFast, tooMany: report.tooMany, highest: report.highest },
     use: sum(shares.map(({ starts }) => starts)) / sum(shares.map(({ allowed }) => allowed)),
     leastUse: Math.min(...shares.map(({ starts, allowed }) => starts / allowed)),
+    load: outcome.load,
     quiet: percentiles(quiet.flatMap((burst) => waits(outcome, servedAt, burst))),
     loudest: percentiles(waits(outcome, servedAt, storm[0]!)),
     seconds: outcome.seconds,

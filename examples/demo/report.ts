@@ -3,6 +3,8 @@ import type { Measures, Percentiles, Wait } from "./measure.ts";
 import type { Mode } from "./run.ts";
 
 const GOAL = 0.85;
+/** From here on processors are what a machine lacks. */
+const BUSY = 0.8;
 
 export const TITLES: Readonly<Record<Mode, string>> = { governed: "with the policy", plain: "plain" };
 
@@ -50,13 +52,12 @@ Plain jobs that were refused wait for Graphile Worker's back-off; ">" had not go
 }
 
 /** What went wrong in a run that has a policy; empty when all is well. */
-export function failures({ done, jobs, twice, tooFast, tooMany, highest, use }: Measures): string[] {
+export function failures({ done, jobs, twice, tooFast, tooMany, highest }: Measures): string[] {
   const found = [];
   if (done < jobs) found.push(`${count(jobs - done)} jobs were lost or not done in time`);
   if (tooFast + tooMany > 0) found.push(`${count(tooFast + tooMany)} violations`);
   if (highest > SERVER.atOnce) found.push(`${highest} requests at once at one endpoint`);
   if (twice > 0) console.log(`\nNote: ${twice} jobs ran twice (Graphile Worker runs jobs at least once).`);
-  if (use < GOAL) console.log(`\nNote: less than ${percent(GOAL)} of the allowed rate was used.`);
   return found;
 }
 
@@ -75,6 +76,17 @@ What to try next:
   examples/demo/policy.ts   change rate, burst or max, run again: the server will tell when it is too much
   examples/webhooks         a small project: ./scripts/npm run example webhooks
   README.md                 the five-minute start in a project of your own`);
+}
+
+/** Why a run with the policy made less of the allowed rate than it should; null if it made enough. */
+export function whySlow({ use, load }: Measures): string | null {
+  if (!load || !(use < GOAL)) return null;
+  const waited = `${load.notStarted.toFixed(1)} of ${load.admitted.toFixed(1)} admitted jobs waited for workers`;
+  const slower = load.busy < BUSY ? "something other than the processors, such as the disk," : "this machine";
+  return (
+    `With the policy ${percent(use)} of the allowed rate was used, less than ${percent(GOAL)}: in the mean ${waited}, and ` +
+    `the processors were ${percent(load.busy)} busy, so ${slower} was slower than the rate.`
+  );
 }
 
 function count(value: number): string {

@@ -3,6 +3,7 @@ import { makeWorkerUtils } from "graphile-worker";
 import { makePolicyUtils } from "../../src/index.ts";
 import { start, stop } from "./children.ts";
 import { withDatabase } from "./database.ts";
+import { type Load, type LoadMeter, meterLoad } from "./load.ts";
 import { type Visit, visitEndpoint } from "./policy.ts";
 import { type Progress, sentenceOf, showProgress } from "./report.ts";
 import type { Report } from "./server.ts";
@@ -16,6 +17,8 @@ export interface Outcome {
   readonly report: Report;
   readonly seconds: number;
   readonly endedAt: number;
+  /** Of a run with the policy. */
+  readonly load: Load | undefined;
 }
 
 export type Mode = "governed" | "plain";
@@ -59,6 +62,7 @@ export function withWorld<T>(
     const run: World["run"] = async (storm, atMostSeconds, onProgress) => {
       if (storms++ > 0) await fetch(`${server}/forget`, { method: "POST" });
       const timer = new AbortController();
+      const meter = mode === "governed" ? await meterLoad(url) : undefined;
       try {
         const began = now();
         const adding = addAll(utils, storm, timer.signal);
@@ -66,12 +70,14 @@ export function withWorld<T>(
           showProgress(mode, progress);
           onProgress?.(sentenceOf(progress));
         };
-        const watching = watch(storm, server, began, atMostSeconds, adding.addedAt, say, signal);
+        const watching = watch(storm, server, began, atMostSeconds, adding.addedAt, say, meter, signal);
         const [report] = await Promise.all([watching, adding.done]);
         const endedAt = now();
-        return { storm, addedAt: adding.addedAt, report, seconds: (endedAt - began) / 1000, endedAt };
+        const seconds = (endedAt - began) / 1000;
+        return { storm, addedAt: adding.addedAt, report, seconds, endedAt, load: meter?.load() };
       } finally {
         timer.abort();
+        await meter?.end();
       }
     };
     try {
@@ -140,12 +146,13 @@ async function watch(
   atMostSeconds: number,
   addedAt: ReadonlyMap<number, number>,
   say: (progress: Progress) => void,
+  meter: LoadMeter | undefined,
   signal?: AbortSignal,
 ): Promise<Report> {
   const jobs = storm.reduce((sum, { visits }) => sum + visits.length, 0);
   for (let look = 1; ; look++) {
     await delay(500, undefined, { signal });
-    const report = stormOnly(await reportOf(server));
+    const [report] = await Promise.all([reportOf(server).then(stormOnly), meter?.look()]);
     const done = report.seen.filter(({ served }) => served).length;
     const seconds = (now() - began) / 1000;
     const ended = done >= jobs || seconds >= atMostSeconds;

@@ -5,6 +5,8 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test from "ava";
+import type { Measures } from "../../examples/demo/measure.ts";
+import { whySlow } from "../../examples/demo/report.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { until } from "../helpers/until.ts";
 
@@ -25,10 +27,30 @@ test.serial("the demo breaks no limit with the policy, breaks them without, and 
   t.is(governed, "0");
   t.not(plain, "0");
   t.regex(stdout, /What to try next/);
+  const use = Number(/^use made of the allowed rate +(\S+) %/m.exec(stdout)?.[1]);
+  const last = stdout.trim().split("\n").at(-1) as string;
+  t.log(last);
+  // of 85.0 % nobody knows whether it was rounded up
+  if (use !== 85) t.is(/^With the policy \S+ % of the allowed rate was used/.test(last), use < 85, last);
   const { rows } = await pool.query(
     "select datname from pg_database where datname like 'dispatch_policy_demo%'",
   );
   t.deepEqual(rows, []);
+});
+
+test("it says why less than the rate was used, by what it measured", (t) => {
+  const why = (use: number, busy: number) =>
+    whySlow({ use, load: { busy, admitted: 74.2, notStarted: 31 } } as Measures);
+  t.is(
+    why(0.712, 0.97),
+    "With the policy 71.2 % of the allowed rate was used, less than 85.0 %: in the mean 31.0 of 74.2 admitted jobs waited " +
+      "for workers, and the processors were 97.0 % busy, so this machine was slower than the rate.",
+  );
+  t.regex(
+    why(0.712, 0.4) ?? "",
+    /40\.0 % busy, so something other than the processors, such as the disk, was slower/,
+  );
+  t.is(why(0.9, 0.97), null);
 });
 
 test.serial(
