@@ -65,6 +65,20 @@ const RECIPES = {
       after: ["told: 2 admitted", "told: 1 came", "told: 1 waits"],
     },
   },
+  verb: {
+    title: "Add a verb",
+    says: {
+      dry: { matched: 1, changed: 0, partitions: 0, staged: 0, inFlight: 0 },
+      changed: 1,
+      wrong: 'unknown option "polcy" of note: did you mean "policy"?',
+      help: "Leave a note about a policy in the audit.",
+      said: "Noted about policy one.\n",
+      list: true,
+      form: true,
+      done: 303,
+      noted: ["by the method", "by the command", "by the form"],
+    },
+  },
 } as const;
 
 const page = readFileSync(path.join(ROOT, "docs/engine.md"), "utf8");
