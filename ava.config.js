@@ -1,6 +1,7 @@
 // Code, and no part of package.json, because of the order of the files.
 import { createHash } from "node:crypto";
 import path from "node:path";
+import { LONG } from "./test/lanes.js";
 
 /** The files that load the machine most. Each begins beside short ones, because two of them at once disturb each other. */
 const HEAVIEST = [
@@ -18,7 +19,7 @@ function placeOf(file) {
 }
 
 export default {
-  files: ["test/**/*.test.ts"],
+  files: ["test/**/*.test.ts", ...(process.env.TEST_LANE === "everyday" ? LONG.map((one) => `!${one}`) : [])],
   extensions: ["ts"],
   concurrency: 3,
   workerThreads: false, // a file whose process dies must not end those of the others

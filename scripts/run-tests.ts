@@ -2,7 +2,8 @@
  * Runs AVA on a PostgreSQL of its own, and each test file that fails once more, alone. If it passes then, the run is green
  * and its last lines name what failed: `FLAKY: file › test`. Arguments go to AVA, e.g. a test file.
  *
- * Which of its costly tests a run takes, and their seeds, come from the commit (TEST_TURN), so that a red run can be repeated.
+ * Without arguments it runs the everyday lane, which is the same each time; with TEST_ALL=1 all tests, with other seeds for
+ * each commit (TEST_TURN), so that a red run can be repeated.
  */
 import { spawn } from "node:child_process";
 import { existsSync, globSync } from "node:fs";
@@ -14,14 +15,20 @@ import { TURN } from "./run-tests/turn.ts";
 /** If more files fail than this, the reason is not chance. */
 const MOST_AGAIN = 10;
 const WARNING_LINES = 12;
+const SLOWEST = 40;
 
 const given = process.argv.slice(2);
 process.env.TEST_TURN = String(TURN); // the files need not ask git again
-console.error(`# TEST_TURN=${TURN} repeats the choices of this run`);
+console.error(`# TEST_TURN=${TURN} repeats the random choices of this run`);
 
 const named = given.filter((arg) => arg.endsWith(".test.ts") && existsSync(arg));
 const isWhole = given.length === 0;
-const all = globSync("test/**/*.test.ts").sort();
+const isEveryday = isWhole && process.env.TEST_ALL !== "1" && existsSync("test/lanes.js");
+if (isEveryday) process.env.TEST_LANE = "everyday";
+const long = isEveryday ? await longFiles() : new Set<string>();
+const all = globSync("test/**/*.test.ts")
+  .filter((file) => !long.has(file))
+  .sort();
 const first = await runAva(given, named.length > 0 ? named : all);
 const results = first.files;
 // AVA has ended before it came to these, and has not said why
@@ -52,9 +59,17 @@ for (const name of flaky) console.log(`FLAKY: ${name}`);
 const ended = first.complete && (first.exit === "0" || failed.length > 0);
 if (!ended) console.log(`The run was cut off (${first.exit}), after: ${first.last ?? "nothing"}`);
 for (const warning of warnings) console.log(`The tests print a warning:\n${warning}`);
+const slowest = first.spans.slice(0, SLOWEST).map(([file, seconds]) => `${file} ${seconds}`);
+if (isWhole) console.error(`# The slowest files, in seconds: ${slowest.join(", ")}`);
 const passed = sum((one) => one.passed);
 console.log(`${passed} passed, ${failures.length} failed, ${sum((one) => one.skipped)} skipped`);
 process.exitCode = failures.length === 0 && passed > 0 && ended && warnings.length === 0 ? 0 : 1;
+
+/** What the everyday lane leaves to the long one. */
+async function longFiles(): Promise<ReadonlySet<string>> {
+  const { LONG } = (await import(path.resolve("test/lanes.js"))) as { readonly LONG: readonly string[] };
+  return new Set(LONG.flatMap((glob) => globSync(glob)));
+}
 
 function notRun(): FileResults {
   return { passed: 0, skipped: 0, failures: ["(did not run)"] };
@@ -73,6 +88,7 @@ async function runAva(args: readonly string[], files: readonly string[]) {
     child.once("exit", (code, signal) => resolve(signal ?? String(code)));
   });
   const tap = readTap(files);
+  const times = makeSpans();
   const errors = makeWarnings();
   const said = (async () => {
     for await (const line of createInterface({ input: child.stderr })) {
@@ -84,10 +100,34 @@ async function runAva(args: readonly string[], files: readonly string[]) {
   for await (const line of createInterface({ input: child.stdout })) {
     console.log(line);
     tap.read(line);
+    times.read(line);
     reported.read(line);
   }
   await said;
-  return { ...tap.results(), warnings: [...errors.found, ...reported.found], exit: await ended };
+  return {
+    ...tap.results(),
+    spans: times.spans(),
+    warnings: [...errors.found, ...reported.found],
+    exit: await ended,
+  };
+}
+
+/** The seconds between the first and the last test of each file, the longest first. */
+function makeSpans() {
+  const found = new Map<string, { first: number; last: number }>();
+  return {
+    read(line: string): void {
+      const [, title = ""] = /^(?:not )?ok \d+ - (.*)$/.exec(line) ?? [];
+      if (title === "") return;
+      const file = title.split(" › ").slice(0, -1).join("/");
+      const now = performance.now();
+      found.set(file, { first: found.get(file)?.first ?? now, last: now });
+    },
+    spans: (): readonly (readonly [file: string, seconds: number])[] =>
+      [...found]
+        .map(([file, { first, last }]) => [file, Math.round((last - first) / 1000)] as const)
+        .sort(([, one], [, other]) => other - one),
+  };
 }
 
 /** Warnings that hide among the lines of a passing run, each with the lines that follow it. */

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 
-/** Chooses which costly tests a run takes, and their seeds. Each commit has another one, and TEST_TURN repeats one. */
-export const TURN = Number(process.env.TEST_TURN ?? turnOfCommit());
+/** The seed of random choices. It is the same in each everyday run, another for each commit with TEST_ALL=1, and TEST_TURN's. */
+export const TURN = Number(process.env.TEST_TURN ?? (process.env.TEST_ALL === "1" ? turnOfCommit() : 1));
 
 /** Outside a git checkout it is always the same. */
 function turnOfCommit(): number {

@@ -11,8 +11,8 @@ import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { Latencies } from "../../bench/public/latencies.ts";
 import { readSettings } from "../../bench/public/settings.ts";
+import { atLength } from "../helpers/at-length.ts";
 import { testDatabase } from "../helpers/database.ts";
-import { sampled } from "../helpers/sampled.ts";
 import { until } from "../helpers/until.ts";
 
 const FOLDER = fileURLToPath(new URL("../../bench/public/", import.meta.url));
@@ -99,7 +99,6 @@ function checkSample(t: ExecutionContext, line: Line, system: string): void {
 }
 
 /** Each runs an adapter for some seconds. */
-const runs = sampled(2);
 
 for (const { folder, manifest } of manifests) {
   const { system } = manifest;
@@ -111,7 +110,7 @@ for (const { folder, manifest } of manifests) {
       t.true(Array.isArray(manifest[list]));
   });
 
-  runs(`${system}: a run by its own clock writes the contract's lines, and ends when told`, async (t) => {
+  atLength(`${system}: a run by its own clock writes the contract's lines, and ends when told`, async (t) => {
     const env = { PRODUCER_RATE: "300", JOB_WORK_MS: "1", LIMIT_AT_ONCE: "2", LIMIT_PER_SECOND: "100" };
     const { child, lines, metric, total, until, said } = await start(t, system, env);
     await until(
@@ -133,7 +132,7 @@ for (const { folder, manifest } of manifests) {
     t.true(metric("quiet_p95_ms").some(({ value }) => Number(value) > 0));
   });
 
-  runs(`${system}: the harness says when to add jobs, and each of them runs`, async (t) => {
+  atLength(`${system}: the harness says when to add jobs, and each of them runs`, async (t) => {
     const env = { PRODUCER_PACING: "harness", PRODUCER_RATE: "1", PRODUCER_BATCH_MAX: "3" };
     const { child, total, metric, until, said } = await start(t, system, env);
     await until("it runs", () => metric("queue_depth").length > 0);
@@ -147,7 +146,7 @@ for (const { folder, manifest } of manifests) {
   });
 }
 
-runs("a second replica leaves out what is the same for all", async (t) => {
+atLength("a second replica leaves out what is the same for all", async (t) => {
   const { child, metric, until } = await start(t, "graphile-worker", { BENCH_INSTANCE_ID: "1" });
   await until("it runs", () => metric("completion_rate").some(({ value }) => Number(value) > 0));
   t.is(await end(child), 0);
@@ -155,7 +154,7 @@ runs("a second replica leaves out what is the same for all", async (t) => {
   t.true(metric("claim_p99_ms").every((line) => line.instance_id === 1));
 });
 
-runs("a queue is filled to a depth, and the rate follows its file", async (t) => {
+atLength("a queue is filled to a depth, and the rate follows its file", async (t) => {
   const file = path.join(await mkdtemp(path.join(os.tmpdir(), "rate-")), "rate");
   t.teardown(() => rm(path.dirname(file), { recursive: true }));
   await writeFile(file, "7");

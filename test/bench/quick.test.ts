@@ -6,7 +6,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
-import { sampled } from "../helpers/sampled.ts";
+import { atLength } from "../helpers/at-length.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const NAMES = [
@@ -43,7 +43,6 @@ async function smallest(t: ExecutionContext, ...args: string[]) {
 }
 
 /** Together they take a minute of a processor. */
-const study = sampled(3);
 
 test("every ratio is measured, printed and written", async (t) => {
   const { stdout, ratios, figures } = await smallest(t);
@@ -58,7 +57,7 @@ test("every ratio is measured, printed and written", async (t) => {
   t.is(figures.environment.node, process.versions.node);
 });
 
-study("load is raised until it is too much, and a part of that goes on for a while", async (t) => {
+atLength("load is raised until it is too much, and a part of that goes on for a while", async (t) => {
   const { stdout, figures } = await smallest(t, "--soak");
   const { soak } = figures;
   t.true(soak.knee >= 20);
@@ -67,7 +66,7 @@ study("load is raised until it is too much, and a part of that goes on for a whi
   t.regex(stdout, /^minute /m);
 });
 
-study("tenants of long and of short jobs have their shares, by jobs and by work", async (t) => {
+atLength("tenants of long and of short jobs have their shares, by jobs and by work", async (t) => {
   const { stdout, figures } = await smallest(t, "--fairness");
   const { fairness } = figures;
   for (const by of ["jobs", "work"]) {
@@ -78,7 +77,7 @@ study("tenants of long and of short jobs have their shares, by jobs and by work"
   t.regex(stdout, /^work +short /m);
 });
 
-study(
+atLength(
   "a quiet, a heavy and a double tenant's jobs start beside others, and how soon is measured",
   async (t) => {
     const { stdout, figures } = await smallest(t, "--ahead");
@@ -100,7 +99,7 @@ study(
   },
 );
 
-study("starts are held against what explain said", async (t) => {
+atLength("starts are held against what explain said", async (t) => {
   const { stdout, figures } = await smallest(t, "--estimate");
   const { found, verdicts } = figures.estimate;
   t.is(found.length, 5);
@@ -114,7 +113,7 @@ study("starts are held against what explain said", async (t) => {
   t.true(figures.estimate.held >= 0 && figures.estimate.held <= 1);
 });
 
-study(
+atLength(
   "twelve causes are planted, and SQL, TypeScript and the command line say the same of each",
   async (t) => {
     const { stdout, figures } = await smallest(t, "--drill");
@@ -146,7 +145,7 @@ study(
   },
 );
 
-study("jobs beside open transactions are held against the same jobs without them", async (t) => {
+atLength("jobs beside open transactions are held against the same jobs without them", async (t) => {
   const { stdout, figures } = await smallest(t, "--open");
   const { found } = figures.open;
   t.is(found.length, 7);
@@ -158,7 +157,7 @@ study("jobs beside open transactions are held against the same jobs without them
   t.regex(stdout, /^a take .* (met|missed)$/m);
 });
 
-study("what ends while a deployment goes through is held against its target", async (t) => {
+atLength("what ends while a deployment goes through is held against its target", async (t) => {
   const { stdout, figures } = await smallest(t, "--rollout");
   const { found, verdict, cap } = figures.rollout;
   t.deepEqual(Object.keys(found), ["all governed", "half without the package"]);
@@ -171,7 +170,7 @@ study("what ends while a deployment goes through is held against its target", as
   t.regex(stdout, /target <= 3: (met|missed)$/m);
 });
 
-study(
+atLength(
   "more and more workers drain, and connections add with notifications and without, governed and plain",
   async (t) => {
     const { stdout, figures } = await smallest(t, "--scaling");
@@ -199,7 +198,7 @@ study(
   },
 );
 
-study(
+atLength(
   "jobs that wait in Graphile Worker are adopted, and another task's jobs are timed beside that",
   async (t) => {
     const { stdout, figures } = await smallest(t, "--adoption");
@@ -219,7 +218,7 @@ study(
   },
 );
 
-study("jobs go through, and what they leave behind is measured", async (t) => {
+atLength("jobs go through, and what they leave behind is measured", async (t) => {
   const { stdout, figures } = await smallest(t, "--bloat");
   const { bloat } = figures;
   for (const name of ["plain", "governed"]) {

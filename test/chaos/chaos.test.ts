@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
-import { sampled } from "../helpers/sampled.ts";
+import { atLength } from "../helpers/at-length.ts";
 import { type Charge, excess } from "./rates.ts";
 
 const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
@@ -24,13 +24,12 @@ async function chaos(t: ExecutionContext, seconds: string, ...options: string[])
 }
 
 /** Each takes half a minute of a processor. */
-const run = sampled(2);
 
-run("chaos: no overrun, no loss, no leak, and only what was hit runs twice", async (t) => {
+atLength("chaos: no overrun, no loss, no leak, and only what was hit runs twice", async (t) => {
   isClean(t, await chaos(t, SECONDS, "--no-out"));
 });
 
-run("chaos that ends with an uninstall: plain Graphile Worker runs what is left", async (t) => {
+atLength("chaos that ends with an uninstall: plain Graphile Worker runs what is left", async (t) => {
   isClean(t, await chaos(t, SECONDS_BEFORE_THE_WAY_OUT, "--out"));
 });
 

@@ -1,14 +1,14 @@
 import test from "ava";
 import type { Task } from "graphile-worker";
 import { concurrency } from "../../src/index.ts";
+import { atLength, type Register } from "../helpers/at-length.ts";
 import { until } from "../helpers/engine.ts";
-import { type Register, sampled } from "../helpers/sampled.ts";
 import { type Ctx, FULL, type Payload, policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
 
 const HOT = FULL ? 100_000 : 5000;
 const SLOTS = 10;
 /** Each runs jobs for some seconds. */
-const taken: Register = FULL ? test.serial : sampled(2);
+const taken: Register = FULL ? test.serial : atLength;
 
 /** Runs the hot jobs, brings 10 cold ones once 500 have started, and says after how many starts those started. */
 async function coldAmongHot(

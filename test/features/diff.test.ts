@@ -11,11 +11,11 @@ import {
   type Span,
   UnknownPolicyError,
 } from "../../src/index.ts";
+import { atLength } from "../helpers/at-length.ts";
 import { runCommand, runIn } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { happened, jobsOf, runLoad } from "../helpers/load.ts";
 import { random, seedOf } from "../helpers/random.ts";
-import { sampled } from "../helpers/sampled.ts";
 import { silent } from "../helpers/silent.ts";
 import { table } from "../helpers/table.ts";
 
@@ -47,9 +47,8 @@ const byKey = (partitions: readonly PartitionDiff[]) =>
   new Map(partitions.map((one) => [one.partition, one]));
 
 /** Each takes ten seconds of a processor. */
-const replayed = sampled(3);
 
-replayed(
+atLength(
   "under unchanged limits throttles replay what happened, and under others what would have",
   async (t) => {
     const { pool, utils } = await world(t);
@@ -88,7 +87,7 @@ replayed(
   },
 );
 
-replayed("what depends on how long jobs run is a span around what happened", async (t) => {
+atLength("what depends on how long jobs run is a span around what happened", async (t) => {
   const { pool, utils } = await world(t);
   const next = random(seedOf(t));
   const jobs = jobsOf(next, 90, { acme: 70, beta: 25 }, () => next.between(1000, 6000));
@@ -110,7 +109,7 @@ replayed("what depends on how long jobs run is a span around what happened", asy
   t.true(after.p95WaitSeconds.to < before.p95WaitSeconds.from);
 });
 
-replayed("a shorter time, fewer jobs: the newest are replayed, and what waited before counts", async (t) => {
+atLength("a shorter time, fewer jobs: the newest are replayed, and what waited before counts", async (t) => {
   const { url, pool, utils } = await world(t);
   const now = Date.now();
   const jobs = [
@@ -146,7 +145,7 @@ replayed("a shorter time, fewer jobs: the newest are replayed, and what waited b
   t.regex(cli.stderr, /jobs waited at the beginning, and count as waiting from then/);
 });
 
-replayed(
+atLength(
   "a limit that an operator set in that time is replayed from then; the command says it in a table",
   async (t) => {
     const { url, pool, utils } = await world(t);
@@ -184,7 +183,7 @@ replayed(
   },
 );
 
-replayed("the policy as the configuration has it: other gates, and what is not replayed", async (t) => {
+atLength("the policy as the configuration has it: other gates, and what is not replayed", async (t) => {
   const { url, pool, utils } = await world(t);
   const from = Date.now() - 20_000;
   const jobs = Array.from({ length: 12 }, (_, n) => ({ partition: "acme", at: from + n * 100, runMs: 1 }));
@@ -222,7 +221,7 @@ replayed("the policy as the configuration has it: other gates, and what is not r
   t.is(other.code, 2);
 });
 
-replayed("what cannot be replayed is refused, with the way out", async (t) => {
+atLength("what cannot be replayed is refused, with the way out", async (t) => {
   const { url, utils } = await world(t);
   const set = { rate: 1 };
   const refused = async (options: object, message: RegExp) => {

@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { TURN } from "../../scripts/run-tests/turn.ts";
 import { isLockTimeout } from "../../src/db/outage.ts";
-import { type Register, sampled } from "../helpers/sampled.ts";
+import { atLength, type Register } from "../helpers/at-length.ts";
 import { until } from "../helpers/until.ts";
 import { makeJudge } from "./judge.ts";
 import { makeOperations } from "./operations.ts";
@@ -34,7 +34,7 @@ function isBusy({ forced }: Variant, name: string, error: { code?: string }): bo
 /** What set_limit answers when its `until` passed while it waited for the limits of another's open transaction. */
 const LATE = "set_limit: until is";
 
-const register: Register = IS_LONG ? test.serial : sampled(4);
+const register: Register = IS_LONG ? test.serial : atLength;
 for (let n = 0; n < SEEDS; n++) {
   for (const variant of VARIANTS.filter(({ name }) => ONLY === undefined || name === ONLY)) {
     const name = n === 0 ? variant.name : `${variant.name}, seed ${SEED + n}`;

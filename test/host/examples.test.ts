@@ -7,10 +7,10 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import type pg from "pg";
+import { atLength } from "../helpers/at-length.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { copyOut, runScript } from "../helpers/example-project.ts";
 import { roles } from "../helpers/roles.ts";
-import { sampled } from "../helpers/sampled.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const NAMES = globSync("*/package.json", { cwd: `${ROOT}examples` })
@@ -35,15 +35,13 @@ interface Outcome {
 
 const numbersIn = (text: string) => [...text.matchAll(/\d+(?:\.\d+)?/g)].map(Number);
 
-const taken = sampled(3);
-
 /** Runs one after the other, because each keeps the processor busy. */
 function example(
   name: string,
   expected: RegExp,
   check: (t: ExecutionContext, it: Outcome) => unknown = () => {},
 ) {
-  taken(`examples/${name}`, async (t) => {
+  atLength(`examples/${name}`, async (t) => {
     t.timeout(2 * MINUTE);
     const database = await testDatabase(t, { migrated: false });
     const stdout = await runScript(await prepared(t, name, database), "start", {

@@ -22,9 +22,9 @@ import {
 } from "../../src/index.ts";
 import { MODES, type Mode } from "../fixtures/governed/modes.ts";
 import { RUNS, type Work, work, workTask } from "../fixtures/governed/work.ts";
+import { atLength } from "../helpers/at-length.ts";
 import { ROUNDED_MS } from "../helpers/clock.ts";
 import { testDatabase } from "../helpers/database.ts";
-import { sampled } from "../helpers/sampled.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 
@@ -126,11 +126,9 @@ function cli({ url, mode }: World, ...more: string[]) {
   return spawn(process.execPath, args, { env, stdio: ["ignore", "ignore", "ignore"] });
 }
 
-const combination = sampled(3);
-
 for (const mode of Object.keys(MODES) as Mode[]) {
   for (const [name, start] of Object.entries(continuous)) {
-    combination(`${name}, ${mode}`, async (t) => {
+    atLength(`${name}, ${mode}`, async (t) => {
       const world = await makeWorld(t, mode);
       await stage(world, JOBS / 2);
       const stop = await start(world);
@@ -148,18 +146,15 @@ for (const mode of Object.keys(MODES) as Mode[]) {
   const oneCall = !("localQueue" in MODES[mode]);
   const jobs = oneCall ? JOBS : 6;
   for (const [name, runToEnd] of Object.entries(onces)) {
-    combination(
-      `${name}, ${mode}: ${oneCall ? "one call does all" : "one call after the other"}`,
-      async (t) => {
-        const world = await makeWorld(t, mode);
-        await stage(world, jobs, { lastFails: true });
-        for (let call = 0; call < (oneCall ? 1 : jobs + 2) && (await finished(world)) < jobs; call++) {
-          await runToEnd(world);
-        }
-        await everythingIsReleased(world);
-        await checkRuns(t, world, jobs);
-      },
-    );
+    atLength(`${name}, ${mode}: ${oneCall ? "one call does all" : "one call after the other"}`, async (t) => {
+      const world = await makeWorld(t, mode);
+      await stage(world, jobs, { lastFails: true });
+      for (let call = 0; call < (oneCall ? 1 : jobs + 2) && (await finished(world)) < jobs; call++) {
+        await runToEnd(world);
+      }
+      await everythingIsReleased(world);
+      await checkRuns(t, world, jobs);
+    });
   }
 }
 

@@ -3,9 +3,9 @@
 import test, { type ExecutionContext } from "ava";
 import fc from "fast-check";
 import pg from "pg";
+import { atLength } from "../helpers/at-length.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { inside, plantIn } from "../helpers/inside.ts";
-import { sampled } from "../helpers/sampled.ts";
 import { type Case, type CaseOptions, cases, inWords } from "./cases.ts";
 import { MUTANTS, type Mutant, type MutantName, plant } from "./mutants.ts";
 import { Difference, runCase, type Target } from "./run.ts";
@@ -236,17 +236,15 @@ const VARIANTS: readonly (readonly [what: string, options: CaseOptions, share: n
     0.1,
   ],
 ];
-const taken = sampled(2);
 for (const [what, options, share] of VARIANTS)
-  taken(`so it does where ${what}`, async (t) => {
+  atLength(`so it does where ${what}`, async (t) => {
     t.timeout(TIMEOUT);
     const outcome = await check(targets(t), options, { numRuns: Math.ceil(CASES * share), ...again() });
     t.false(outcome.failed, inFull(outcome));
   });
 
-const planted = sampled(2);
 for (const name of Object.keys(MUTANTS) as MutantName[]) {
-  planted(`the model check finds: ${name}`, async (t) => {
+  atLength(`the model check finds: ${name}`, async (t) => {
     t.timeout(TIMEOUT);
     const it = targets(t, name);
     const mutant: Mutant = MUTANTS[name];

@@ -1,9 +1,9 @@
 // Many of everything at once, in processes of their own: four that tick, four that enqueue (two leave transactions
 // open), two that run jobs, and one that knows nothing of the engine and watches. RACE_JOBS or RACE_SECONDS for more.
 import test, { type ExecutionContext } from "ava";
+import { atLength } from "../helpers/at-length.ts";
 import { engine } from "../helpers/engine.ts";
 import { seedOf } from "../helpers/random.ts";
-import { sampled } from "../helpers/sampled.ts";
 import { table } from "../helpers/table.ts";
 import { FAULTS, type FaultName, plant } from "./race/faults.ts";
 import { race } from "./race/run.ts";
@@ -43,9 +43,8 @@ const shows: Record<FaultName, RegExp> = {
     /had to wake|stalled|deadlock/,
 };
 
-const shown = sampled(3);
 for (const name of Object.keys(FAULTS) as FaultName[]) {
-  shown(`the race finds ${name}`, async (t) => {
+  atLength(`the race finds ${name}`, async (t) => {
     const seed = seedOf(t);
     let problems: readonly string[] = [];
     let round = 0;

@@ -288,7 +288,7 @@ test("the operator has the verbs, and leaves its name in the audit", async (t) =
     "select job_id from dispatch_policy.in_flight_jobs order by job_id",
   );
   await operator.query("select dispatch_policy.release_slots($1)", [jobs[0].job_id]);
-  await operator.query("select dispatch_policy.release($1)", [jobs[0].job_id]);
+  await operator.query("select dispatch_policy.release_slots($1)", [jobs[0].job_id]);
   await operator.query("select dispatch_policy.reschedule_jobs($1, priority => 3)", [[jobs[1].job_id]]);
   await operator.query("select dispatch_policy.complete_jobs($1)", [[jobs[1].job_id]]);
   await operator.query("select dispatch_policy.permanently_fail_jobs($1)", [[jobs[2].job_id]]);

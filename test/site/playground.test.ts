@@ -20,8 +20,8 @@ import { readSetup, tenantsOf } from "../../site/playground/setup.ts";
 import { type Ran, simulate } from "../../site/playground/simulation.ts";
 import { definePolicy, exponential } from "../../src/index.ts";
 import { type AnyPolicy, policyDefinition, resolveJob } from "../../src/policy/policy.ts";
+import { atLength, type Register } from "../helpers/at-length.ts";
 import { testDatabase } from "../helpers/database.ts";
-import { type Register, sampled } from "../helpers/sampled.ts";
 import { until } from "../helpers/until.ts";
 import { beside, findChromium, findings, launch } from "../ui/browser.ts";
 import { findFirefox, openInFirefox } from "./firefox.ts";
@@ -134,14 +134,13 @@ test("so does one that imports what the stand-in of a module lacks", async (t) =
 
 const program = findChromium();
 const firefox = findFirefox();
-const costly = sampled(4);
 let browser: Browser | undefined;
 let served: Awaited<ReturnType<typeof serve>> | undefined;
 let folder: string | undefined;
 
 /** Each builds the site and starts PostgreSQL in a browser: fifteen seconds of a processor. */
-const inChromium: Register = program ? costly : test.serial.skip;
-const inFirefox: Register = firefox ? costly : test.serial.skip;
+const inChromium: Register = program ? atLength : test.serial.skip;
+const inFirefox: Register = firefox ? atLength : test.serial.skip;
 
 test.after.always(async () => {
   await browser?.close();

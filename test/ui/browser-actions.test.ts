@@ -8,9 +8,9 @@ import { definePolicy, makePolicyUtils, type PolicyUtils } from "../../src/index
 import { ACTIONS } from "../../src/ui/pages/actions.ts";
 import type { ActionName } from "../../src/ui/pages/form.ts";
 import { createUi } from "../../src/ui/ui.ts";
+import { atLength, type Register } from "../helpers/at-length.ts";
 import { runInTurn } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
-import { type Register, sampled } from "../helpers/sampled.ts";
 import { silent } from "../helpers/silent.ts";
 import { findChromium, launch, served, titled } from "./browser.ts";
 
@@ -103,7 +103,7 @@ const ROWS: readonly Row[] = [
 ];
 
 const program = findChromium();
-const inBrowser: Register = program ? sampled(3) : test.serial.skip;
+const inBrowser: Register = program ? atLength : test.serial.skip;
 let browser: Browser;
 let it: Awaited<ReturnType<typeof world>>;
 const ends: (() => unknown)[] = [];

@@ -6,12 +6,12 @@ import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import test, { type ExecutionContext } from "ava";
 import type { Browser, Page } from "playwright-core";
-import { type Register, sampled } from "../helpers/sampled.ts";
+import { atLength, type Register } from "../helpers/at-length.ts";
 import { findChromium, launch, titled } from "./browser.ts";
 import { BASE, HOSTS, type Hosts, hosts, type Listener } from "./hosts.ts";
 
 const program = findChromium();
-const inBrowser: Register = program ? sampled(3) : test.serial.skip;
+const inBrowser: Register = program ? atLength : test.serial.skip;
 let browser: Browser;
 let it: Hosts;
 

@@ -1,12 +1,12 @@
 // Every page over a database with something on each, as the pictures show it: what axe finds, and a telephone's width.
 import test from "ava";
-import { type Register, sampled } from "../helpers/sampled.ts";
+import { atLength, type Register } from "../helpers/at-length.ts";
 import { beside, findChromium, findings, launch, served } from "./browser.ts";
 import { showcase } from "./showcase.ts";
 
 const program = findChromium();
 
-const inBrowser: Register = program ? sampled(2) : test.serial.skip;
+const inBrowser: Register = program ? atLength : test.serial.skip;
 
 inBrowser(
   "axe finds nothing in either theme, none is scrolled sideways on a telephone, and the console is empty",

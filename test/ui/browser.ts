@@ -7,8 +7,8 @@ import { fileURLToPath } from "node:url";
 import type { ExecutionContext, TestFn } from "ava";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import type { Ui, UiOptions } from "../../src/ui/ui.ts";
+import { atLength, type Register } from "../helpers/at-length.ts";
 import { findProgram } from "../helpers/program.ts";
-import { type Register, sampled } from "../helpers/sampled.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const FOLDERS = ["/usr/bin", "/snap/bin", "/Applications/Google Chrome.app/Contents/MacOS"];
@@ -37,7 +37,7 @@ export function sharedBrowser(test: TestFn) {
     });
     test.after.always(() => browser?.close());
   }
-  const inBrowser: Register = program ? sampled(2) : test.serial.skip;
+  const inBrowser: Register = program ? atLength : test.serial.skip;
   return { inBrowser, browser: () => browser as Browser };
 }
 

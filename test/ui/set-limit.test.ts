@@ -11,9 +11,9 @@ import {
   throttle,
 } from "../../src/index.ts";
 import { createUi } from "../../src/ui/ui.ts";
+import { atLength } from "../helpers/at-length.ts";
 import { runInTurn } from "../helpers/command.ts";
 import { lentDatabase } from "../helpers/lent.ts";
-import { sampled } from "../helpers/sampled.ts";
 import { silent } from "../helpers/silent.ts";
 import { HERE, sent } from "./world.ts";
 
@@ -183,9 +183,8 @@ const SET: readonly Record<string, string>[] = [
   { gate: "learns", "initial-max": "3", min: "2", max: "8", "target-lag-ms": "250.5" },
 ];
 
-const inTurn = sampled(3);
 for (const form of SET)
-  inTurn(`the page, its SQL and its command set the same: ${JSON.stringify(form)}`, async (t) => {
+  atLength(`the page, its SQL and its command set the same: ${JSON.stringify(form)}`, async (t) => {
     const it = await world(t);
     const aim = Object.fromEntries(
       Object.entries(form).filter(([name]) => ["gate", "key", "where"].includes(name)),

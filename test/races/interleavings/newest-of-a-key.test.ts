@@ -168,7 +168,7 @@ for (const unmanaged of ["enforce", "run"] as const) {
     await it.route();
     const [job] = await it.inFlight();
     await fetchJob(it, job!);
-    await it.pool.query("select dispatch_policy.release($1)", [job]); // hangs, an operator thinks
+    await it.pool.query("select dispatch_policy.release_slots($1)", [job]); // hangs, an operator thinks
     await failJob(it, job!, 0);
     const { verdict } = await startJob(it, await fetchJob(it, job!), { payload: { v: "old" }, unmanaged });
     t.is(verdict, unmanaged === "run" ? "admitted" : "copied");

@@ -117,7 +117,7 @@ test("a job whose slot was freed while it ran comes again after each failure", a
   const [id] = (await it.inFlight("a")) as [string];
   await fetchJob(it, id);
   const first = await admissionOf(it, id);
-  await it.pool.query("select * from dispatch_policy.release($1)", [id]);
+  await it.pool.query("select * from dispatch_policy.release_slots($1)", [id]);
   await failJob(it, id, -1); // Graphile Worker's own back-off, over
   await failed(it, id, 1, first);
   const { verdict, admission } = await startJob(it, await fetchJob(it, id));
@@ -143,7 +143,7 @@ test("a native job for later that replaced an admitted one is not parked in that
   }
   t.like(await jobOf(it, id), { later: true, parked: false });
   t.is(await it.staged(), 0);
-  await it.pool.query("select * from dispatch_policy.release($1)", [id]);
+  await it.pool.query("select * from dispatch_policy.release_slots($1)", [id]);
   t.like(await jobOf(it, id), { later: true, parked: false });
   t.is(await it.wrongCounters(), 0);
 });

@@ -65,7 +65,7 @@ test("a probe whose slot is freed, whose end nobody saw, is followed by the next
   t.is(await it.passes(3), 1);
   const [hanging] = await it.inFlight();
   await fetchJob(it, hanging!);
-  await it.pool.query("select dispatch_policy.release($1)", [hanging]);
+  await it.pool.query("select dispatch_policy.release_slots($1)", [hanging]);
   t.is(await it.passes(3), 1, "one alone, again");
   await ended(it, await it.inFlight(), true);
   t.is(await it.passes(3), 6);

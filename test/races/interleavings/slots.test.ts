@@ -285,7 +285,7 @@ for (const starts of [false, true]) {
       const worker = await it.session();
       await worker.query("begin");
       await fetchJob(it, job!, "w", worker);
-      const releasing = operator.query("select * from dispatch_policy.release($1)", [job]);
+      const releasing = operator.query("select * from dispatch_policy.release_slots($1)", [job]);
       await it.waitsForLock(operator);
       await worker.query("commit");
       t.deepEqual((await releasing).rows, [{ matched: 1, changed: 1 }]);
@@ -293,7 +293,7 @@ for (const starts of [false, true]) {
       t.is(await it.passes(2), 1);
       return;
     }
-    const { rows } = await operator.query("select * from dispatch_policy.release($1)", [job]);
+    const { rows } = await operator.query("select * from dispatch_policy.release_slots($1)", [job]);
     t.deepEqual(rows, [{ matched: 1, changed: 1 }]);
     t.is(await it.staged(), 2);
     t.is(await countOf(it, "a"), 0);
