@@ -3,13 +3,18 @@
 import type pg from "pg";
 import type { Suspect } from "./judge.ts";
 
-/** Tells each process of these when its pool was buried. */
-export async function tellBurials(
-  pool: pg.Pool,
-  lives: readonly (Pick<Suspect, "buried"> & { readonly child: { readonly pid?: number | undefined } })[],
-): Promise<void> {
-  const { rows } = await pool.query<{ pid: number; at: number }>(
-    "select pid, (extract(epoch from at) * 1000)::float8 as at from public.chaos_burials",
+/** A process that may have been buried. */
+interface Life extends Pick<Suspect, "buried"> {
+  readonly child: { readonly pid?: number | undefined };
+  readonly bornAt: number;
+}
+
+/** Tells each process of these when its pool was buried. In a long run ids of processes come again. */
+export async function tellBurials(pool: pg.Pool, lives: readonly Life[]): Promise<void> {
+  const { rows } = await pool.query<{ pid: number; started: number; at: number }>(
+    `select pid, (extract(epoch from started_at) * 1000)::float8 as started, (extract(epoch from at) * 1000)::float8 as at
+    from public.chaos_burials`,
   );
-  for (const { pid, at } of rows) lives.find(({ child }) => child.pid === pid)?.buried.push(at);
+  for (const { pid, started, at } of rows)
+    lives.findLast(({ child, bornAt }) => child.pid === pid && bornAt <= started)?.buried.push(at);
 }

@@ -20,6 +20,7 @@ export class Member implements Suspect {
   readonly release: Release;
   readonly child: ChildProcess;
   readonly gone: Promise<unknown>;
+  readonly bornAt = Date.now();
   diedAt: number | undefined;
   longStops: { from: number; to: number | undefined }[] = [];
   readonly unrecorded: number[] = [];

@@ -64,10 +64,10 @@ export async function logLimits(pool: pg.Pool): Promise<void> {
 /** Only pools that had been silent for as long as they said. A pool that is buried sooner explains nothing. */
 export async function logBurials(pool: pg.Pool): Promise<void> {
   await pool.query(`
-    create table public.chaos_burials (pid int, at timestamptz default clock_timestamp());
+    create table public.chaos_burials (pid int, started_at timestamptz, at timestamptz default clock_timestamp());
     create function chaos_log_burial() returns trigger language plpgsql as $$
     begin
-      insert into public.chaos_burials (pid) select new.pid;
+      insert into public.chaos_burials (pid, started_at) select new.pid, new.started_at;
       return null;
     end $$;
     create trigger chaos_log_burial after update of buried_at on ${nameOf("workers")}

@@ -10,7 +10,7 @@ import { type Case, type CaseOptions, cases, inWords } from "./cases.ts";
 import { MUTANTS, type Mutant, type MutantName, plant } from "./mutants.ts";
 import { Difference, runCase, type Target } from "./run.ts";
 
-const CASES = Number(process.env.MODEL_CASES ?? 200);
+const CASES = Number(process.env.MODEL_CASES ?? (process.env.TEST_ALL === "1" ? 200 : 120));
 /** The same ones each time: they judge the check, not the engine. */
 const MUTANT_CASES = { numRuns: 240, seed: 1 };
 const STEPS = 14;

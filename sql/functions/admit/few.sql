@@ -1,4 +1,5 @@
--- The small way: at most twenty jobs, one after the other.
+-- The small way: at most twenty jobs, one after the other. Of these partitions none is stopped: who claims them leaves out
+-- those that are paused or on hold (claim.sql), and a pass those of a policy that is paused.
 
 -- The small way of a pass: as _admit_locked, if few jobs can go, and nothing but to admit them is to be done. Else it raises
 -- DPOUT, and whatever its caller has done for it is to be undone.

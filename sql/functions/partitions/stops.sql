@@ -215,11 +215,9 @@ begin
     select unnest(v_concerned.limiter_ids) union (select unnest(v_late_ids) except select unnest(v_locked_ids))
   ) u (id)
   where exists (select from partitions q where q.blocked_on = u.id);
-  -- If a gate is halted now, or not any more, its waiters have another reason: the first thousand show it at once.
+  -- If a gate is halted now, or not any more, its waiters have another of its reasons: the first thousand show it at once.
   with reason as materialized (
-    select l.id, _lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) as now,
-      _lack_reason(
-        l.kind, l.tokens, (l.rate <= 0)::int, (coalesce(l.share, l.cap) is not distinct from 0)::int) as before
+    select l.id, _lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) as now
     from _rooms_of((p_policy).id, array(
       select distinct u.id from unnest(v_concerned.limiter_ids) u (id)
       where exists (select from partitions q where q.blocked_on = u.id)), p_now, true) l
@@ -227,7 +225,7 @@ begin
   waiter as materialized (
     select q.id, r.now from reason r
     join partitions q on q.blocked_on = r.id
-    where q.denied_reason = r.before limit 1000 for no key update of q skip locked
+    where q.denied_reason <> r.now limit 1000 for no key update of q skip locked
   )
   update partitions q set denied_reason = w.now from waiter w where q.id = w.id;
   with locked as materialized (
