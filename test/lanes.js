@@ -7,9 +7,10 @@ export const LONG = [
   "test/examples/*.test.ts",
   "test/fuzz/fuzz.test.ts",
   "test/host/{demo,examples,four-hours,host-matrix,long-durations,orphans,outages,overload,package,pgbouncer,rollout}.test.ts",
+  "test/host/{encodings,lifecycle,node-time,parsers,rename,rollback,sessions,shutdowns,starts,task-ids,tick-task}.test.ts",
   "test/metrics/monitoring.test.ts",
   "test/pages/{policies,start}.test.ts",
   "test/races/*.test.ts",
   "test/site/*.test.ts",
-  "test/ui/browser*.test.ts",
+  "test/ui/{browser*,hosts}.test.ts",
 ];
