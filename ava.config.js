@@ -6,8 +6,8 @@ import { LONG } from "./test/lanes.js";
 /** The files that load the machine most. Each begins beside short ones, because two of them at once disturb each other. */
 const HEAVIEST = [
   ...["chaos/chaos", "features/ahead", "bench/quick", "model/model", "races/race", "features/diff"],
-  ...["fuzz/fuzz", "pages/choosing", "host/host-matrix", "features/concurrency", "races/hard"],
-  ...["crash/scenario-24", "pages/cookbook"],
+  ...["fuzz/fuzz", "pages/start", "host/host-matrix", "features/concurrency", "races/hard"],
+  ...["crash/scenario-24", "pages/policies"],
 ];
 
 /** Where a file stands in the order, from 0 to 1: the heaviest at even distances in the first part, the others at random. */

@@ -61,7 +61,10 @@ for (const name of flaky) console.log(`FLAKY: ${name}`);
 const ended = first.complete && (first.exit === "0" || failed.length > 0);
 if (!ended) console.log(`The run was cut off (${first.exit}), after: ${first.last ?? "nothing"}`);
 for (const warning of warnings) console.log(`The tests print a warning:\n${warning}`);
-const slowest = first.spans.slice(0, SLOWEST).map(([file, seconds]) => `${file} ${seconds}`);
+const slowest = [...first.files]
+  .toSorted(([, one], [, other]) => other.seconds - one.seconds)
+  .slice(0, SLOWEST)
+  .map(([file, { seconds }]) => `${file} ${Math.round(seconds)}`);
 if (isWhole) console.error(`# The slowest files, in seconds: ${slowest.join(", ")}`);
 const passed = sum((one) => one.passed);
 console.log(`${passed} passed, ${failures.length} failed, ${sum((one) => one.skipped)} skipped`);
@@ -74,7 +77,7 @@ async function longFiles(): Promise<ReadonlySet<string>> {
 }
 
 function notRun(): FileResults {
-  return { passed: 0, skipped: 0, failures: ["(did not run)"] };
+  return { passed: 0, skipped: 0, failures: ["(did not run)"], seconds: 0 };
 }
 
 /** AVA's results by file. `exit` is its exit code or the signal that ended it. */
@@ -90,7 +93,6 @@ async function runAva(args: readonly string[], files: readonly string[]) {
     child.once("exit", (code, signal) => resolve(signal ?? String(code)));
   });
   const tap = readTap(files);
-  const times = makeSpans();
   const errors = makeWarnings();
   const said = (async () => {
     for await (const line of createInterface({ input: child.stderr })) {
@@ -102,33 +104,13 @@ async function runAva(args: readonly string[], files: readonly string[]) {
   for await (const line of createInterface({ input: child.stdout })) {
     console.log(line);
     tap.read(line);
-    times.read(line);
     reported.read(line);
   }
   await said;
   return {
     ...tap.results(),
-    spans: times.spans(),
     warnings: [...errors.found, ...reported.found],
     exit: await ended,
-  };
-}
-
-/** The seconds between the first and the last test of each file, the longest first. */
-function makeSpans() {
-  const found = new Map<string, { first: number; last: number }>();
-  return {
-    read(line: string): void {
-      const [, title = ""] = /^(?:not )?ok \d+ - (.*)$/.exec(line) ?? [];
-      if (title === "") return;
-      const file = title.split(" › ").slice(0, -1).join("/");
-      const now = performance.now();
-      found.set(file, { first: found.get(file)?.first ?? now, last: now });
-    },
-    spans: (): readonly (readonly [file: string, seconds: number])[] =>
-      [...found]
-        .map(([file, { first, last }]) => [file, Math.round((last - first) / 1000)] as const)
-        .sort(([, one], [, other]) => other - one),
   };
 }
 

@@ -1,12 +1,8 @@
 // The headings of docs/api.md: each export of each entry, and each method that users call.
 import ts from "ts59";
-import { overridableFields } from "../../src/gates/index.ts";
-import { FINDING_IDS } from "../../src/operate/doctor/finding.ts";
-import { OUTCOMES } from "../../src/operate/outcomes.ts";
-import { REASONS } from "../../src/policy/reasons.ts";
 import { type Docstring, docstringOf } from "./docstring.ts";
 import { declarationOf, type Exported, exportsOf } from "./exports.ts";
-import { type Member, membersOf, signatureOf, sourceOf, typesIn } from "./signature.ts";
+import { type Member, membersOf, signatureOf, sourceOf } from "./signature.ts";
 
 /** The entries of package.json's `exports`, by their sources. */
 export const ENTRIES: Readonly<Record<string, string>> = {
@@ -73,18 +69,6 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   GateOverrides: "options.md#gates",
 };
 
-const oneOf = (values: readonly string[]) => values.map((value) => `\n  | "${value}"`).join("");
-
-/** Types that the code works out from its lists, written out. */
-const LISTED: Readonly<Record<string, string>> = {
-  Reason: `type Reason =${oneOf(REASONS)};`,
-  FindingId: `type FindingId =${oneOf(FINDING_IDS)};`,
-  Outcome: `type Outcome =${oneOf(OUTCOMES)};`,
-  LimitValues: `type LimitValues = {${Object.entries(overridableFields)
-    .map(([name, { toColumn }]) => `\n  ${name}?: ${toColumn ? "Duration" : "number"} | undefined;`)
-    .join("")}\n};`,
-};
-
 /** One heading: an export, or a method of an object. */
 export interface Item {
   /** As users write it. */
@@ -98,7 +82,6 @@ export interface Item {
   readonly isCalled: boolean;
   readonly said: Docstring;
   readonly signature: string;
-  readonly types: readonly string[];
   /** What stands in its list. */
   readonly members: readonly Member[];
 }
@@ -118,9 +101,8 @@ function itemsOf(exported: Exported, entry: string, section: string): readonly I
   const title = name === "default" ? "dispatch_policy_tick" : name;
   const own: Item = {
     ...{ title, entry, section, file, owner: undefined, said: docstringOf(node) },
-    signature: LISTED[name] ?? signatureOf(exported),
+    signature: signatureOf(exported),
     isCalled: ts.isFunctionDeclaration(node),
-    types: typesIn(node, ...methods.map((method) => method.node)).filter((type) => type !== name),
     members: members.filter((one) => !methods.includes(one)),
   };
   return [
@@ -128,7 +110,7 @@ function itemsOf(exported: Exported, entry: string, section: string): readonly I
     ...methods.map((method) => ({
       ...{ title: `${object}.${method.name}`, entry, section, file, owner: name },
       ...{ isCalled: true, members: [] },
-      ...{ said: method.said, signature: sourceOf(method), types: typesIn(method.node) },
+      ...{ said: method.said, signature: sourceOf(method) },
     })),
   ];
 }

@@ -124,20 +124,6 @@ const oneLine = (text: string): string =>
     .replace(/\( | (?=\))|,(?= ?[)\]])/g, (found) => found.replace(/[ ,]/g, ""))
     .trim();
 
-/** The names of types that a declaration or a member refers to, in their order, but for those of some of its parts. */
-export function typesIn(node: ts.Node, ...without: readonly ts.Node[]): readonly string[] {
-  const found = new Set<string>();
-  const visit = (one: ts.Node): void => {
-    if (ts.isBlock(one) || without.includes(one)) return;
-    if (ts.isTypeReferenceNode(one)) found.add(one.typeName.getText());
-    if (ts.isExpressionWithTypeArguments(one)) found.add(one.expression.getText());
-    if (ts.isTypeQueryNode(one)) found.add(one.exprName.getText());
-    ts.forEachChild(one, visit);
-  };
-  visit(node);
-  return [...found];
-}
-
 /** A method or property as it stands in the source of its type. */
 export function sourceOf({ node, name, isMethod, type }: Member): string {
   if (!isMethod) return `${name}: ${type};`;

@@ -4,6 +4,8 @@ export interface FileResults {
   readonly skipped: number;
   /** The titles of the tests that failed. */
   readonly failures: readonly string[];
+  /** Between its first test and its last. */
+  readonly seconds: number;
 }
 
 export interface TapResults {
@@ -27,7 +29,8 @@ const SEPARATOR = " › ";
  */
 export function readTap(files: readonly string[]) {
   const bySuffix = suffixesOf(files);
-  const found = new Map<string, { passed: number; skipped: number; failures: string[] }>();
+  const found = new Map<string, { passed: number; skipped: number; failures: string[]; seconds: number }>();
+  const began = new Map<string, number>();
   const crashes: string[] = [];
   const details: string[] = [];
   let failing = false;
@@ -62,7 +65,10 @@ export function readTap(files: readonly string[]) {
         crashes.push(name);
         return;
       }
-      const one = found.get(at.file) ?? { passed: 0, skipped: 0, failures: [] };
+      const one = found.get(at.file) ?? { passed: 0, skipped: 0, failures: [], seconds: 0 };
+      const first = began.get(at.file) ?? performance.now();
+      began.set(at.file, first);
+      one.seconds = (performance.now() - first) / 1000;
       found.set(at.file, one);
       if (directive) one.skipped++;
       else if (verdict === "ok") one.passed++;

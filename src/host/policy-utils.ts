@@ -27,7 +27,7 @@ import { sweepFully } from "../operate/sweep.ts";
 import type { ByPolicy } from "../operate/targets.ts";
 import { tick } from "../operate/tick.ts";
 import { uninstall } from "../operate/uninstall.ts";
-import { runVerb, VERBS, type VerbName, type Verbs } from "../operate/verbs.ts";
+import { ROWS, runVerb, type Verbs } from "../operate/verbs.ts";
 import type { JobSpec } from "../policy/job.ts";
 import { type AnyPolicy, isPolicy, type TaskIdentifier } from "../policy/policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
@@ -258,10 +258,9 @@ function assemble(
   const context: OperateContext = { withPgClient, engine, events, registry };
   const adder = makeAdder(engine, registry, withPgClient, events);
   const verbs = Object.fromEntries(
-    Object.keys(VERBS).map((name) => [
+    ROWS.map(([name]) => [
       name,
-      async (options: object) =>
-        runVerb(context, name as VerbName, named<object>(options as ByPolicy<object>) as never),
+      async (options: object) => runVerb(context, name, named<object>(options as ByPolicy<object>) as never),
     ]),
   ) as unknown as Verbs;
   let released = false;

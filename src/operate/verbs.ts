@@ -14,6 +14,9 @@ export type VerbName = keyof Verbs;
 /** In the order of the command line's help. */
 export const VERBS = { ...STOPS, ...LIMITS, ...JOBS, ...POLICIES } satisfies Record<VerbName, AnyVerb>;
 
+/** The same, row by row. */
+export const ROWS = Object.entries(VERBS) as readonly (readonly [VerbName, AnyVerb])[];
+
 type OptionsOf<N extends VerbName> = (typeof VERBS)[N] extends Verb<infer O, object> ? O : never;
 type ResultOf<N extends VerbName> = (typeof VERBS)[N] extends Verb<never, infer R> ? R : never;
 

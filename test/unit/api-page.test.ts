@@ -1,11 +1,12 @@
 // docs/api.md: it is what the docstrings give, and has whatever users can import or call.
-import { globSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import test from "ava";
 import { apiPage } from "../../scripts/docs/api.ts";
 import { docstringOf } from "../../scripts/docs/docstring.ts";
 import { exportsOf } from "../../scripts/docs/exports.ts";
 import { ENTRIES, ITEMS } from "../../scripts/docs/items.ts";
+import { methodsOfUtils } from "../helpers/methods.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const read = (file: string) => readFileSync(ROOT + file, "utf8");
@@ -29,11 +30,7 @@ test("it has each entry of the package, and each of its exports", async (t) => {
 });
 
 test("it has each verb and method of the utils", (t) => {
-  const all = globSync("src/operate/{operate,verbs/*}.ts", { cwd: ROOT }).map(read).join("\n");
-  const bodies = [...all.matchAll(/^export interface (?:Operate|\w+Verbs)\b.*? \{\n(.*?)^\}$/gms)];
-  const names = bodies.flatMap(([, body = ""]) =>
-    [...body.matchAll(/^ {2}(\w+)[(<]/gm)].map(([, name]) => `utils.${name}`),
-  );
+  const names = methodsOfUtils().map((name) => `utils.${name}`);
   const titles = ITEMS.map(({ title }) => title);
   t.true(names.length > 35, `${names.length}`);
   t.deepEqual(

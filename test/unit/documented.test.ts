@@ -7,6 +7,7 @@ import * as index from "../../src/index.ts";
 import * as testing from "../../src/testing.ts";
 import * as ui from "../../src/ui/ui.ts";
 import { linksOf } from "../helpers/links.ts";
+import { methodsOfUtils } from "../helpers/methods.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 const read = (file: string) => readFileSync(ROOT + file, "utf8");
@@ -47,11 +48,7 @@ test("each pool in a sample has an error handler, and no sample starts a worker 
 });
 
 test("each method of the utils is on a page", (t) => {
-  const all = globSync("src/operate/{operate,verbs/*}.ts", { cwd: ROOT }).map(read).join("\n");
-  const bodies = [...all.matchAll(/^export interface (?:Operate|\w+Verbs)\b.*? \{\n(.*?)^\}$/gms)];
-  const names = bodies.flatMap(([, body = ""]) =>
-    [...body.matchAll(/^ {2}(\w+)[(<]/gm)].map(([, name = ""]) => name),
-  );
+  const names = methodsOfUtils();
   t.true(names.length > 25, `${names.length}`);
   t.deepEqual(missing(names), []);
 });

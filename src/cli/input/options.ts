@@ -1,7 +1,7 @@
 // Options that several commands take. One means the same in each.
 import os from "node:os";
 import type { ContextValues, Why } from "../../operate/targets.ts";
-import { LIMIT as LIMIT_HELP } from "../../operate/verbs/help.ts";
+import { LIMIT as HELP } from "../../operate/verbs/help.ts";
 import { type Options, UsageError } from "../command.ts";
 
 export const JSON_OPTION = {
@@ -31,23 +31,15 @@ export const YES = {
   yes: { kind: "flag", letter: "y", meaning: "do it; without this it only counts", default: "off" },
 } as const satisfies Options;
 
-export const POLICY = {
-  policy: { kind: "text", required: true, meaning: "the policy" },
-} as const satisfies Options;
-
 export const ONLY_POLICY = {
   policy: { kind: "text", meaning: "only this policy", default: "all" },
 } as const satisfies Options;
 
-export const LIMITER = {
-  ...POLICY,
-  gate: { kind: "text", required: true, meaning: "the gate, by name" },
-  key: { kind: "text", meaning: "one scope key of the gate", default: "every key" },
-} as const satisfies Options;
-
 export const LIMIT = {
-  ...LIMITER,
-  where: { kind: "texts", ...LIMIT_HELP.where },
+  policy: { kind: "text", ...HELP.policy },
+  gate: { kind: "text", ...HELP.gate },
+  key: { kind: "text", ...HELP.key },
+  where: { kind: "texts", ...HELP.where },
 } as const satisfies Options;
 
 /** @throws {UsageError} unless each is `NAME=VALUE` */

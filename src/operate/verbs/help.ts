@@ -29,3 +29,6 @@ export const LIMIT = {
 export const ONE_KEY = {
   key: { meaning: "the scope key; a gate over the policy takes none" },
 } as const satisfies Helps;
+
+/** The hint of a form's field for a length of time. */
+export const HOW_LONG = 'a duration, such as "30 minutes"';

@@ -19,7 +19,7 @@ import type {
 } from "../targets.ts";
 import type { Verb } from "../verb.ts";
 import { atTime, limitedBy, reachIn, valuesOf } from "../words.ts";
-import { LIMIT, LIMITER, ONE_KEY, POLICY } from "./help.ts";
+import { HOW_LONG, LIMIT, LIMITER, ONE_KEY, POLICY } from "./help.ts";
 
 /** New values for a limit. For those that are left out, or undefined, the policy's own apply. */
 export type LimitValues = GateOverrides;
@@ -224,10 +224,10 @@ const setLimitVerb: Verb<SetLimitOptions, Stored & Reach> = {
         hint: 'as JSON, such as {"plan": "free"}, in place of a key',
       },
       { option: "set", label: "" },
-      { option: "from", label: "Begins after", hint: 'a duration, such as "30 minutes"; empty: at once' },
+      { option: "from", label: "Begins after", hint: `${HOW_LONG}; empty: at once` },
       {
         ...{ option: "until", label: "For how long" },
-        hint: 'a duration, such as "30 minutes"; empty: until it is cleared',
+        hint: `${HOW_LONG}; empty: until it is cleared`,
       },
     ],
   },

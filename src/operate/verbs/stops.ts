@@ -16,7 +16,7 @@ import type {
 } from "../targets.ts";
 import type { Either, Given, Verb } from "../verb.ts";
 import { atTime, inWords, named, reachIn } from "../words.ts";
-import { POLICY, TARGET } from "./help.ts";
+import { HOW_LONG, POLICY, TARGET } from "./help.ts";
 
 /** The options of `pause`: every policy, a policy or one of its partitions. */
 export type PauseOptions = Target &
@@ -99,8 +99,6 @@ const TARGETS: readonly Either[] = [
   { of: ["policy", "all"], most: 1, expected: "{ policy } or { all: true }", flags: POLICY_OR_ALL },
 ];
 const isBeyond = ({ all, partition }: Given) => all === true && partition !== undefined && POLICY_OR_ALL;
-
-const HOW_LONG = 'a duration, such as "30 minutes"';
 
 const pauseVerb: Verb<PauseOptions, Stored & Reach> = {
   summary: "stop a partition, a policy or all until resume",

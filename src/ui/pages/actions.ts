@@ -6,7 +6,7 @@ import { literal } from "../../operate/quoted.ts";
 import type { AnyVerb, Form, FormField, Given, OptionName } from "../../operate/verb.ts";
 import { checkCall, isMissed } from "../../operate/verb.ts";
 import { columnsOf } from "../../operate/verbs/limits.ts";
-import { kebabCase, runVerb, snakeCase, VERBS, type VerbName } from "../../operate/verbs.ts";
+import { kebabCase, ROWS, runVerb, snakeCase, type VerbName } from "../../operate/verbs.ts";
 import {
   type Action,
   type ActionName,
@@ -190,14 +190,10 @@ export function sayWhatIsMissed({ either = [] }: AnyVerb, it: Given): void {
 }
 
 export const ACTIONS = Object.fromEntries(
-  Object.entries(VERBS as Readonly<Record<string, AnyVerb>>).flatMap(([name, verb]) =>
-    verb.form ? [[kebabCase(name), actionOf(name as VerbName, verb, verb.form)]] : [],
-  ),
+  ROWS.flatMap(([name, verb]) => (verb.form ? [[kebabCase(name), actionOf(name, verb, verb.form)]] : [])),
 ) as Readonly<Record<ActionName, Action>>;
 
 /** After these a job does not run. */
 export const ENDS: ReadonlySet<string> = new Set(
-  Object.entries(VERBS as Readonly<Record<string, AnyVerb>>)
-    .filter(([, { form }]) => form?.ends)
-    .map(([name]) => kebabCase(name)),
+  ROWS.filter(([, { form }]) => form?.ends).map(([name]) => kebabCase(name)),
 );

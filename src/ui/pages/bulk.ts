@@ -4,7 +4,7 @@ import type { OperateContext } from "../../operate/call.ts";
 import { keyInWords } from "../../operate/gate-words.ts";
 import type { Changed } from "../../operate/targets.ts";
 import type { AnyVerb, Bulk as BulkVerb } from "../../operate/verb.ts";
-import { kebabCase, runVerb, VERBS } from "../../operate/verbs.ts";
+import { kebabCase, ROWS, runVerb } from "../../operate/verbs.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -67,9 +67,7 @@ function bulkOf(name: BulkName, verb: AnyVerb, bulk: BulkVerb): Bulk {
 }
 
 export const BULK = Object.fromEntries(
-  Object.entries(VERBS as Readonly<Record<string, AnyVerb>>).flatMap(([name, verb]) =>
-    verb.bulk ? [[name, bulkOf(name as BulkName, verb, verb.bulk)]] : [],
-  ),
+  ROWS.flatMap(([name, verb]) => (verb.bulk ? [[name, bulkOf(name as BulkName, verb, verb.bulk)]] : [])),
 ) as Readonly<Record<BulkName, Bulk>>;
 
 /** Whether the page of jobs offers it for a filter. */

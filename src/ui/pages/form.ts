@@ -3,6 +3,7 @@ import { ArgumentError } from "../../errors.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import type { Diff } from "../../operate/diff.ts";
 import type { Changed, Reach, Stored } from "../../operate/targets.ts";
+import { HOW_LONG } from "../../operate/verbs/help.ts";
 import type { VerbName } from "../../operate/verbs.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
 import type { Change } from "./limit-changes.ts";
@@ -93,8 +94,6 @@ export type ActionName = Kebab<VerbName>;
 
 /** A flag without a value has this in place of one. */
 export const FLAG = "";
-
-export const HOW_LONG = 'a duration, such as "30 minutes"';
 
 export function need(name: string, value: string | undefined): string {
   if (value === undefined)

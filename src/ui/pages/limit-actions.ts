@@ -4,6 +4,7 @@ import { overridableFields } from "../../gates/index.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { diff } from "../../operate/diff.ts";
 import type { ContextValues } from "../../operate/targets.ts";
+import { HOW_LONG } from "../../operate/verbs/help.ts";
 import { columnsOf, type LimitValues } from "../../operate/verbs/limits.ts";
 import { runVerb, type VerbName } from "../../operate/verbs.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
@@ -15,7 +16,6 @@ import {
   durationIn,
   type Field,
   type Gate,
-  HOW_LONG,
   type Known,
   need,
   numberIn,
