@@ -1,7 +1,7 @@
-import { parameter } from "../db/engine.ts";
 import type { OperateContext } from "../operate/call.ts";
 import { type AdoptOptions, POLICIES } from "../operate/verbs/policies.ts";
 import { runVerb } from "../operate/verbs.ts";
+import { parameter } from "../operate/view-rows.ts";
 import { defineCommand, EXIT } from "./command.ts";
 import { DRY_RUN, WHY, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";

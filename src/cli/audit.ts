@@ -1,6 +1,5 @@
-import { parameter } from "../db/engine.ts";
 import { keyInWords } from "../operate/gate-words.ts";
-import { type AuditRow, rowsOf } from "../operate/view-rows.ts";
+import { type AuditRow, parameter, rowsOf } from "../operate/view-rows.ts";
 import { defineCommand } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
 import { looks } from "./output/look.ts";

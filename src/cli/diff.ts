@@ -1,9 +1,9 @@
 import { suggestion } from "../closest.ts";
 import { connected } from "../db/looking.ts";
+import type { AnyPolicy } from "../index.ts";
 import { type Diff, diff, type PartitionDiff, type Span } from "../operate/diff.ts";
 import { type DiffLine, differs, inFigures, linesOf, meaningOf, trustIn } from "../operate/diff-words.ts";
 import { limitedBy } from "../operate/words.ts";
-import type { AnyPolicy } from "../policy/policy.ts";
 import { defineCommand, EXIT, type Options, type PlaceValues, UsageError, type Values } from "./command.ts";
 import { NUMBERS, numbersOf } from "./input/numbers.ts";
 import { JSON_OPTION, LIMIT, whereOf } from "./input/options.ts";

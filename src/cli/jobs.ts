@@ -1,6 +1,5 @@
-import { parameter } from "../db/engine.ts";
 import { keyInWords } from "../operate/gate-words.ts";
-import { JOB_STATES, type JobRow, rowsOf } from "../operate/view-rows.ts";
+import { JOB_STATES, type JobRow, parameter, rowsOf } from "../operate/view-rows.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
 import { looks } from "./output/look.ts";

@@ -1,5 +1,4 @@
-import { asText } from "../metrics/text.ts";
-import { figures } from "../operate/metrics.ts";
+import { figures, metrics } from "../operate/metrics.ts";
 import { defineCommand, EXIT } from "./command.ts";
 import { LOOK } from "./input/options.ts";
 import { looks } from "./output/look.ts";
@@ -12,9 +11,8 @@ export const command = defineCommand({
   about: "In Prometheus's text format. docs/production.md lists them. Totals may be half a minute old.",
   async run(values) {
     return looks(values, async (context) => {
-      const found = await figures(context);
-      if (values.json) for (const figure of found) sayJson(figure);
-      else process.stdout.write(asText(found));
+      if (values.json) for (const figure of await figures(context)) sayJson(figure);
+      else process.stdout.write(await metrics(context));
       return EXIT.done;
     });
   },

@@ -1,7 +1,6 @@
-import { parameter } from "../db/engine.ts";
 import { numbersOf, OVER } from "../operate/gate-words.ts";
 import type { UndeclaredPolicy } from "../operate/status.ts";
-import { rowsOf } from "../operate/view-rows.ts";
+import { parameter, rowsOf } from "../operate/view-rows.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
 import { defineCommand } from "./command.ts";
 import { LOOK, ONLY_POLICY } from "./input/options.ts";

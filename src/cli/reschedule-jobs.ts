@@ -1,6 +1,6 @@
-import { parameter } from "../db/engine.ts";
 import { rescheduleJobs } from "../operate/reschedule-jobs.ts";
 import { checkVerb } from "../operate/verb.ts";
+import { parameter } from "../operate/view-rows.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { DRY_RUN, JSON_OPTION } from "./input/options.ts";
 import { changing, lookingAt } from "./input/place.ts";

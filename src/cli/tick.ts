@@ -1,6 +1,5 @@
 import { noEvents } from "../events.ts";
 import { tick } from "../operate/tick.ts";
-import { makeRegistry } from "../policy/registry.ts";
 import { readSettings } from "../settings.ts";
 import { defineCommand, EXIT } from "./command.ts";
 import { JSON_OPTION, ONLY_POLICY } from "./input/options.ts";
@@ -19,13 +18,10 @@ export const command = defineCommand({
   about: "Workers and the crontab's task tick by themselves: this is for when none does.",
   async run(values) {
     const { policy, shard } = values;
-    const { partitionBatchSize } = readSettings({ policies: [] });
+    const { partitionBatchSize, registry } = readSettings({ policies: [] });
     const logger = { warn: tell, debug: () => {} };
     const result = await changing(values, (context) =>
-      tick(
-        { ...context, registry: makeRegistry([]), events: noEvents, logger, partitionBatchSize },
-        { policy, shard },
-      ),
+      tick({ ...context, registry, events: noEvents, logger, partitionBatchSize }, { policy, shard }),
     );
     if (values.json) sayJson(result);
     else {

@@ -1,10 +1,11 @@
 import type { WithPgClient } from "graphile-worker";
-import type { Arguments, Engine, Queryable } from "../db/engine.ts";
+import { type Arguments, type Engine, makeEngine, type Queryable } from "../db/engine.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { BAD_ARGUMENT, IN_USE, saidBySql, UNKNOWN_POLICY } from "../db/sqlstates.ts";
 import { ArgumentError, RemovalError, UnknownPolicyError } from "../errors.ts";
 import { type EventSink, emit, type PolicyEventMap } from "../events.ts";
-import type { Registry } from "../policy/registry.ts";
+import type { AnyPolicy } from "../policy/policy.ts";
+import { makeRegistry, type Registry } from "../policy/registry.ts";
 import type { Changed, Reach, Why } from "./targets.ts";
 
 /** The context of every verb. */
@@ -15,6 +16,15 @@ export interface OperateContext {
   readonly registry?: Registry | undefined;
   /** Told of what verbs did. Default: nobody is. */
   readonly events?: EventSink | undefined;
+}
+
+/** That of whoever only has connections to one of this package's schemas: pages and commands. */
+export function makeContext(
+  schema: string,
+  withPgClient: WithPgClient,
+  policies: readonly AnyPolicy[] = [],
+): OperateContext {
+  return { withPgClient, engine: makeEngine(schema), registry: makeRegistry(policies) };
 }
 
 /** Calls a verb's SQL function. A refusal becomes this package's error, with the database's as its cause. */

@@ -1,6 +1,9 @@
-import type { Queryable } from "../db/engine.ts";
+import { parameter, type Queryable } from "../db/engine.ts";
 import { answered, checkPolicy, type OperateContext } from "./call.ts";
 import { spelled } from "./rows.ts";
+
+/** For the clause of a view: see {@link rowsOf}. */
+export { parameter };
 
 /** A row of the view `jobs`. */
 export interface JobRow {

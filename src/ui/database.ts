@@ -1,7 +1,6 @@
 import type { WithPgClient } from "graphile-worker";
-import { makeEngine } from "../db/engine.ts";
 import type { Pool } from "../db/stream-pool.ts";
-import type { OperateContext } from "../operate/call.ts";
+import { makeContext, type OperateContext } from "../operate/call.ts";
 
 /** How the pages reach the database. */
 export interface Database {
@@ -12,7 +11,6 @@ export interface Database {
 }
 
 export function makeDatabase(pool: Pool, schema: string): Database {
-  const engine = makeEngine(schema);
   const withClient = (async (callback) => {
     const client = await pool.connect();
     try {
@@ -30,5 +28,5 @@ export function makeDatabase(pool: Pool, schema: string): Database {
         await client.query("rollback").catch(() => {}); // a lost connection: the callback's statement reported that
       }
     })) as WithPgClient;
-  return { looking: { engine, withPgClient: looking }, acting: { engine, withPgClient: withClient } };
+  return { looking: makeContext(schema, looking), acting: makeContext(schema, withClient) };
 }

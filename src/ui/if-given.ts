@@ -1,4 +1,4 @@
-import { parameter } from "../db/engine.ts";
+import { parameter } from "../operate/view-rows.ts";
 
 /** A condition that counts only if its value is given. */
 export function ifGiven(place: number, column: string): string {

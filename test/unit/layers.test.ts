@@ -31,6 +31,9 @@ const overrides: readonly Override[] = JSON.parse(read("biome.json")).overrides;
 
 /** Refuses all but what is named after it: the folder uses the public API. */
 const ALL = "../**";
+/** They are for people: beside the public API they use the verbs and the top, and of other folders what is named. */
+const FOR_PEOPLE = ["ui", "cli"];
+const each = (folder: string) => `**/${folder}/**`;
 
 function refusedIn(folder: string): readonly string[] {
   const rule = overrides.find(({ includes }) => includes.includes(`src/${folder}/**`));
@@ -46,32 +49,33 @@ for (const [place, folder] of order.slice(0, -1).entries())
   test(`the linter refuses imports of what stands after ${folder}`, (t) => {
     const refused = refusedIn(folder);
     if (refused.includes(ALL)) return t.pass();
-    const after = [
-      ...order.slice(place + 1).map((other) => `**/${other}/**`),
-      "**/index.ts",
-      "**/testing.ts",
-    ];
+    const after = FOR_PEOPLE.includes(folder)
+      ? [...order.filter((other) => other !== folder && other !== "operate").map(each), "**/testing.ts"]
+      : [...order.slice(place + 1).map(each), "**/index.ts", "**/testing.ts"];
     t.deepEqual(
       after.filter((one) => !refused.includes(one)),
       [],
     );
   });
 
-for (const folder of ["drivers", "metrics", "testing", "replay"])
+for (const folder of ["drivers", "metrics", "testing", "replay", ...FOR_PEOPLE])
   test(`${folder} imports the public API, and of the rest what is named and stands before it`, (t) => {
-    const [all, ...allowed] = refusedIn(folder);
-    t.is(all, ALL);
-    const others = allowed.map((one) => one.replace(/^!\.\.\//, "")).filter((one) => one !== "index.ts");
+    const refused = refusedIn(folder);
+    t.is(refused[0] === ALL, !FOR_PEOPLE.includes(folder));
+    const others = refused
+      .flatMap((one) => /^!(?:\.\.|\*\*)\/(.*)$/.exec(one)?.[1] ?? [])
+      .filter((one) => one !== "index.ts");
     const before = order.slice(0, order.indexOf(folder));
+    const importers = readdirSync(new URL(`src/${folder}/`, ROOT), { recursive: true, encoding: "utf8" })
+      .filter((file) => file.endsWith(".ts"))
+      .map((file) => read(`src/${folder}/${file}`));
     for (const one of others) {
       t.true(existsSync(new URL(`src/${one}`, ROOT)), one);
       const [first, second] = one.split("/") as [string, string?];
       t.true(second === undefined || before.includes(first), one);
-      const importers = readdirSync(new URL(`src/${folder}/`, ROOT)).map((file) =>
-        read(`src/${folder}/${file}`),
-      );
+      const named = new RegExp(`"(?:\\.\\./)+${one}"`);
       t.true(
-        importers.some((text) => text.includes(`"../${one}"`)),
+        importers.some((text) => named.test(text)),
         `nobody needs ${one}`,
       );
     }

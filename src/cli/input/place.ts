@@ -1,7 +1,5 @@
-import { makeEngine } from "../../db/engine.ts";
 import { connected, looking } from "../../db/looking.ts";
-import type { OperateContext } from "../../operate/call.ts";
-import { makeRegistry } from "../../policy/registry.ts";
+import { makeContext, type OperateContext } from "../../operate/call.ts";
 import { type DispatchPolicyOptions, schemaOf } from "../../settings.ts";
 import { type PlaceValues, UsageError } from "../command.ts";
 
@@ -59,7 +57,7 @@ export function inPlace<T>(
   connect: typeof connected,
   use: Use<T>,
 ): Promise<T> {
-  const engine = makeEngine(policySchema);
-  const registry = makeRegistry(options?.policies ?? []);
-  return connect(connectionString, (withPgClient) => use({ engine, withPgClient, registry }));
+  return connect(connectionString, (withPgClient) =>
+    use(makeContext(policySchema, withPgClient, options?.policies)),
+  );
 }

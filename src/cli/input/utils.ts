@@ -1,4 +1,4 @@
-import { makePolicyUtils, type PolicyUtils } from "../../host/policy-utils.ts";
+import { makePolicyUtils, type PolicyUtils } from "../../index.ts";
 import type { Place } from "./place.ts";
 
 /** Utils, which set the schemas up first. They load Graphile Worker, so only commands that need that import them. */

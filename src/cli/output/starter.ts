@@ -1,4 +1,5 @@
 // The files with which a project begins.
+
 import { TICK_TASK } from "../../policy/job.ts";
 import { definePolicy } from "../../policy/policy.ts";
 

@@ -1,6 +1,5 @@
-import { parameter } from "../../db/engine.ts";
 import { keyInWords } from "../../operate/gate-words.ts";
-import { type AuditRow, rowsOf } from "../../operate/view-rows.ts";
+import { type AuditRow, parameter, rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";

@@ -1,6 +1,6 @@
 import type { OperateContext } from "../../operate/call.ts";
 import { rowsBy } from "../../operate/view-rows.ts";
-import type { PolicyDefinition } from "../../policy/policy.ts";
+import type { PolicyDefinition } from "../../policy/definition.ts";
 import { bars } from "../parts/bars.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { beginOf, type Period } from "../parts/period.ts";

@@ -1,8 +1,7 @@
 import { some } from "../../counted.ts";
-import { parameter } from "../../db/engine.ts";
 import type { OperateContext } from "../../operate/call.ts";
-import { rowsOf } from "../../operate/view-rows.ts";
-import type { PolicyDefinition } from "../../policy/policy.ts";
+import { parameter, rowsOf } from "../../operate/view-rows.ts";
+import type { PolicyDefinition } from "../../policy/definition.ts";
 import type { Fact } from "../parts/facts.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";

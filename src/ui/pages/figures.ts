@@ -1,6 +1,4 @@
-import type { Figure } from "../../db/rolling-up.ts";
-import type { OperateContext } from "../../operate/call.ts";
-import { answered } from "../../operate/call.ts";
+import { answered, type OperateContext } from "../../operate/call.ts";
 
 /** The figures that pages show. */
 const SHOWN = [
@@ -31,7 +29,8 @@ export async function figuresNow(looking: OperateContext, policy?: string): Prom
   const all = await answered(looking, (client) => looking.engine.figuresNamed(client, SHOWN, policy));
   const byName = Map.groupBy(all, ({ name }) => name);
   const named = (name: Shown) => byName.get(name) ?? [];
-  const sumOf = (figures: readonly Figure[]) => figures.reduce((sum, { value }) => sum + value, 0);
+  const sumOf = (figures: readonly { readonly value: number }[]) =>
+    figures.reduce((sum, { value }) => sum + value, 0);
   return {
     sum(name, labels = {}) {
       const asked = Object.entries(labels);

@@ -5,7 +5,7 @@ import type { Diff } from "../../operate/diff.ts";
 import type { Changed, Reach, Stored } from "../../operate/targets.ts";
 import { HOW_LONG } from "../../operate/verbs/help.ts";
 import type { VerbName } from "../../operate/verbs.ts";
-import type { PolicyDefinition } from "../../policy/policy.ts";
+import type { PolicyDefinition } from "../../policy/definition.ts";
 import type { Change } from "./limit-changes.ts";
 
 /** What a form gives, by its fields: texts, of which only keys may be empty. */

@@ -1,6 +1,6 @@
 import type { OperateContext } from "../../operate/call.ts";
 import { rowsBy } from "../../operate/view-rows.ts";
-import type { PolicyDefinition } from "../../policy/policy.ts";
+import type { PolicyDefinition } from "../../policy/definition.ts";
 import { compared } from "../parts/gauge.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { beginOf, type Period } from "../parts/period.ts";

@@ -1,6 +1,6 @@
-import { type Engine, parameter, type Queryable } from "../../db/engine.ts";
+import type { Queryable } from "../../index.ts";
 import type { OperateContext } from "../../operate/call.ts";
-import { type JobRow, rowsBy, rowsOf } from "../../operate/view-rows.ts";
+import { type JobRow, parameter, rowsBy, rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
 import { keyIn } from "./form.ts";
 import { asked } from "./visit.ts";
@@ -107,7 +107,7 @@ export async function countJobs(looking: OperateContext, filter: Filter, wanted:
 
 /** Null: the filter names no partition of a policy. */
 async function partitionIds(
-  engine: Engine,
+  engine: OperateContext["engine"],
   client: Queryable,
   { policy, partition }: Filter,
 ): Promise<string[] | null> {

@@ -1,4 +1,3 @@
-import { parameter } from "../../db/engine.ts";
 import { ArgumentError } from "../../errors.ts";
 import { overridableFields } from "../../gates/index.ts";
 import type { OperateContext } from "../../operate/call.ts";
@@ -7,8 +6,8 @@ import type { ContextValues } from "../../operate/targets.ts";
 import { HOW_LONG } from "../../operate/verbs/help.ts";
 import { columnsOf, type LimitValues } from "../../operate/verbs/limits.ts";
 import { runVerb, type VerbName } from "../../operate/verbs.ts";
-import { rowsOf } from "../../operate/view-rows.ts";
-import type { PolicyDefinition } from "../../policy/policy.ts";
+import { parameter, rowsOf } from "../../operate/view-rows.ts";
+import type { PolicyDefinition } from "../../policy/definition.ts";
 import {
   type Action,
   type Choice,

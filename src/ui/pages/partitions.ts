@@ -1,5 +1,4 @@
-import { parameter } from "../../db/engine.ts";
-import { rowsOf } from "../../operate/view-rows.ts";
+import { parameter, rowsOf } from "../../operate/view-rows.ts";
 import { REASONS, STOPS } from "../../policy/reasons.ts";
 import { ifGiven } from "../if-given.ts";
 import { reasonBadge } from "../parts/badge.ts";

@@ -1,7 +1,6 @@
-import { parameter } from "../../db/engine.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { keyInWords, limitInWords } from "../../operate/gate-words.ts";
-import { rowsOf } from "../../operate/view-rows.ts";
+import { parameter, rowsOf } from "../../operate/view-rows.ts";
 import { pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";

@@ -1,9 +1,8 @@
 import { some } from "../../counted.ts";
-import { parameter } from "../../db/engine.ts";
 import { limits } from "../../operate/limits.ts";
 import { type PolicyStatus, status, type UndeclaredPolicy } from "../../operate/status.ts";
-import { rowsOf } from "../../operate/view-rows.ts";
-import type { PolicyDefinition } from "../../policy/policy.ts";
+import { parameter, rowsOf } from "../../operate/view-rows.ts";
+import type { PolicyDefinition } from "../../policy/definition.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { reasonBadge } from "../parts/badge.ts";
 import { type Card, cardList } from "../parts/cards.ts";

@@ -1,6 +1,5 @@
-import { parameter } from "../../../db/engine.ts";
 import type { OperateContext } from "../../../operate/call.ts";
-import { rowsOf } from "../../../operate/view-rows.ts";
+import { parameter, rowsOf } from "../../../operate/view-rows.ts";
 
 interface Counts {
   readonly id: string;

@@ -1,7 +1,6 @@
-import { parameter } from "../../../db/engine.ts";
 import type { OperateContext } from "../../../operate/call.ts";
 import { ask, type Explanation } from "../../../operate/explain.ts";
-import { rowsOf } from "../../../operate/view-rows.ts";
+import { parameter, rowsOf } from "../../../operate/view-rows.ts";
 import { type Fact, factList } from "../../parts/facts.ts";
 import { partitionLink } from "../../parts/links.ts";
 import { moment } from "../../parts/words.ts";

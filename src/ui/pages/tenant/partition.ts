@@ -1,6 +1,5 @@
-import { parameter } from "../../../db/engine.ts";
 import { type Answer, askNext, type ExplainedGate } from "../../../operate/explain.ts";
-import { rowsOf } from "../../../operate/view-rows.ts";
+import { parameter, rowsOf } from "../../../operate/view-rows.ts";
 import { left, limitOf } from "../../parts/explanation.ts";
 import { jobLink } from "../../parts/links.ts";
 import { html, type Markup } from "../../parts/markup.ts";

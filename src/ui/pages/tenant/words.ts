@@ -1,5 +1,5 @@
+import type { Reason } from "../../../index.ts";
 import type { Answer, ExplainedGate } from "../../../operate/explain.ts";
-import type { Reason } from "../../../policy/reasons.ts";
 import { expectedTimes } from "../../parts/explanation.ts";
 import type { Markup } from "../../parts/markup.ts";
 import { moment } from "../../parts/words.ts";
