@@ -24,6 +24,7 @@ export const ROOMS = {
   sweep: "repairs",
   explain: "why a job waits, and when it starts",
   verbs: "what operators call",
+  pages: "what the admin pages alone call",
 } as const;
 export type Room = keyof typeof ROOMS;
 

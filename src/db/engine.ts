@@ -14,7 +14,6 @@ import { staging } from "./staging.ts";
 import { makeStatements, type Queryable } from "./statements.ts";
 import { sweeping } from "./sweeping.ts";
 import { ticking } from "./ticking.ts";
-import { waits } from "./waits.ts";
 
 export type { ExportedRow } from "./exporting.ts";
 export { type Arguments, parameter } from "./parameters.ts";
@@ -69,7 +68,6 @@ function newEngine(schemaName: string) {
     ...overview(statements),
     ...exporting(statements),
     ...rollingUp(statements),
-    ...waits(statements),
 
     /** Calls a public function by named arguments; those left undefined take their SQL defaults. */
     call: <T>(client: Queryable, name: string, args: Arguments) => {

@@ -1,5 +1,6 @@
 import { parameter, parameters } from "./parameters.ts";
-import type { Queryable, Statements } from "./statements.ts";
+import type { Figure } from "./rolling-up.ts";
+import { interval, type Queryable, type Statements } from "./statements.ts";
 
 /** Which part of the partitions of a context is asked for. */
 export interface PageOfContext {
@@ -11,8 +12,8 @@ export interface PageOfContext {
 }
 
 /**
- * Sums and lists over views, for pages that show the state of everything. They count no jobs beyond a given number. It is long
- * because it is a list: a method a statement.
+ * Sums and lists over views and by the SQL functions of the room `pages`, for pages that show the state of everything. They
+ * count no jobs beyond a given number. It is long because it is a list: a method a statement.
  */
 export function overview({ schema, internal, rowsAsIs }: Statements) {
   return {
@@ -161,5 +162,52 @@ export function overview({ schema, internal, rowsAsIs }: Statements) {
       const { keys, goes_on: goesOn, read } = row as Row;
       return { keys, goesOn, read };
     },
+
+    /** The figures of these names, of all policies or of one. */
+    figuresNamed: <Name extends string>(client: Queryable, names: readonly Name[], policy?: string) =>
+      rowsAsIs<Figure & { readonly name: Name }>(
+        client,
+        `select name, labels, value
+         from ${schema}.${policy === undefined ? "metrics()" : `policy_metrics(${parameter(2, "text")})`}
+         where name = any(${parameter(1, "texts")})`,
+        policy === undefined ? [names] : [names, policy],
+      ),
+
+    /** What a policy did, in steps of so many minutes. Null: all policies together. */
+    minutesInSteps: <Row>(client: Queryable, policy: string | null, since: Date, minutes: number) =>
+      rowsAsIs<Row>(
+        client,
+        `select * from ${schema}.minutes_in_steps(${parameters("text", "time", "interval")})`,
+        [policy, since, interval(minutes * 60_000)],
+      ),
+
+    /** The caps of a policy's adaptive gates over time, in the same steps. */
+    adaptiveCaps: <Row>(client: Queryable, policy: string, since: Date, minutes: number) =>
+      rowsAsIs<Row>(
+        client,
+        `select * from ${schema}.adaptive_caps(${parameters("text", "time", "interval")})`,
+        [policy, since, interval(minutes * 60_000)],
+      ),
+
+    /** How long the jobs that ended since waited for each gate of their policy, and for which keys of it. */
+    gateWaits: <Row>(client: Queryable, policy: string, since: Date) =>
+      rowsAsIs<Row>(client, `select * from ${schema}.gate_waits(${parameters("text", "time")})`, [
+        policy,
+        since,
+      ]),
+
+    /** How long its jobs waited, in all and by partition: of one, or of the worst. */
+    partitionWaits: <Row>(
+      client: Queryable,
+      policy: string,
+      since: Date,
+      minutes: number,
+      partition: string | null,
+    ) =>
+      rowsAsIs<Row>(
+        client,
+        `select * from ${schema}.partition_waits(${parameters("text", "time", "interval", "text")})`,
+        [policy, since, interval(minutes * 60_000), partition],
+      ),
   };
 }

@@ -1,7 +1,7 @@
 import type { PolicyDefinition } from "../policy/policy.ts";
 import { parameter, parameters } from "./parameters.ts";
 import type { PartitionState } from "./staging.ts";
-import { interval, type Queryable, type Statements } from "./statements.ts";
+import type { Queryable, Statements } from "./statements.ts";
 
 /** A figure of the SQL function `metrics`. */
 export interface Figure {
@@ -78,33 +78,7 @@ export function rollingUp({ schema, internal, rows, rowsAsIs, first, count }: St
         )
       ).recorded,
 
-    /** What a policy did, in steps of so many minutes. Null: all policies together. */
-    minutesInSteps: <Row>(client: Queryable, policy: string | null, since: Date, minutes: number) =>
-      rowsAsIs<Row>(
-        client,
-        `select * from ${schema}.minutes_in_steps(${parameters("text", "time", "interval")})`,
-        [policy, since, interval(minutes * 60_000)],
-      ),
-
-    /** The caps of a policy's adaptive gates over time, in the same steps. */
-    adaptiveCaps: <Row>(client: Queryable, policy: string, since: Date, minutes: number) =>
-      rowsAsIs<Row>(
-        client,
-        `select * from ${schema}.adaptive_caps(${parameters("text", "time", "interval")})`,
-        [policy, since, interval(minutes * 60_000)],
-      ),
-
     figures: (client: Queryable) =>
       rowsAsIs<Figure>(client, `select name, labels, value from ${schema}.metrics()`),
-
-    /** Those of these names, of all policies or of one. */
-    figuresNamed: <Name extends string>(client: Queryable, names: readonly Name[], policy?: string) =>
-      rowsAsIs<Figure & { readonly name: Name }>(
-        client,
-        `select name, labels, value
-         from ${schema}.${policy === undefined ? "metrics()" : `policy_metrics(${parameter(2, "text")})`}
-         where name = any(${parameter(1, "texts")})`,
-        policy === undefined ? [names] : [names, policy],
-      ),
   };
 }

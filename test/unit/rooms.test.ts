@@ -1,4 +1,7 @@
 // How sql/functions lies: rooms call downward, and a table that many touch has one writing room. See docs/engine.md.
+import { globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
 import test from "ava";
 import {
   callsOf,
@@ -9,6 +12,7 @@ import {
   writersOf,
 } from "../../scripts/docs/rooms.ts";
 
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const functions = sqlFunctions();
 const calls = callsOf(functions);
 const order = Object.keys(ROOMS);
@@ -32,6 +36,17 @@ test("a function calls none of a room above its own", (t) => {
       .map((name) => `${it.name} > ${name}`),
   );
   t.deepEqual(up, []);
+});
+
+test("of src, only pages and their statements name a function of the room pages", (t) => {
+  const names = functions.filter(({ room }) => room === "pages").map(({ name }) => name);
+  const named = new RegExp(`\\b(?:${names.join("|")})\\b`);
+  const others = globSync("src/**/*.ts", { cwd: ROOT, exclude: ["src/ui/**", "src/db/overview.ts"] });
+  t.true(others.length > 100);
+  t.deepEqual(
+    others.filter((file) => named.test(readFileSync(path.join(ROOT, file), "utf8"))),
+    [],
+  );
 });
 
 for (const [table, owner] of Object.entries(OWNERS))

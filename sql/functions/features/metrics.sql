@@ -33,22 +33,6 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.metrics from public;
 
--- The figures of one policy, as metrics has them. With many policies it reads a fraction of what metrics reads.
---
---   select * from dispatch_policy.policy_metrics('fetch_endpoint') where name = 'admissible_jobs';
-create or replace function :DISPATCH_POLICY_SCHEMA.policy_metrics(policy text)
-returns table (name text, labels jsonb, value float8) language plpgsql stable
-security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
-set jit = off as $$
-#variable_conflict use_column
-declare
-  v_now timestamptz := clock_timestamp();
-begin
-  return query select * from _figures(v_now, (_policy(policy_metrics.policy)).id);
-end
-$$;
-revoke execute on function :DISPATCH_POLICY_SCHEMA.policy_metrics from public;
-
 -- The figures of a policy, or of all (null).
 create or replace function _figures(p_now timestamptz, p_policy_id int)
 returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
