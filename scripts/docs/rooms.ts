@@ -1,10 +1,7 @@
 // How the SQL functions lie: rooms, their chapters, who calls whom, and who writes which table.
-import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
-import { rows } from "./table.ts";
-
-const ROOT = new URL("../../", import.meta.url);
+import { rows, withTable } from "./table.ts";
 
 /** The folders of sql/functions, from below upward: a function calls none of a room that stands after its own. */
 export const ROOMS = {
@@ -86,8 +83,8 @@ export function tables(): readonly string[] {
   );
 }
 
-/** For docs/engine.md: each room, what it owns, and its chapters. */
-export function roomsTable(): string {
+/** Each room, what it owns, and its chapters. */
+function roomsTable(): string {
   const files = sqlFiles("functions");
   return rows(
     ["room", "what it owns", "chapters"],
@@ -98,13 +95,7 @@ export function roomsTable(): string {
   );
 }
 
-const FROM = "<!-- npm run docs writes from here -->";
-const TO = "<!-- npm run docs writes until here -->";
-
 /** docs/engine.md with the table of rooms as the SQL has it now. */
 export function enginePage(): string {
-  const page = readFileSync(new URL("docs/engine.md", ROOT), "utf8");
-  const [before, after] = [page.indexOf(FROM), page.indexOf(TO)];
-  if (before < 0 || after < before) throw new Error(`docs/engine.md has no "${FROM}" with "${TO}" after it`);
-  return `${page.slice(0, before + FROM.length)}\n\n${roomsTable()}\n\n${page.slice(after)}`;
+  return withTable("docs/engine.md", roomsTable());
 }

@@ -49,7 +49,7 @@ function targetOf(
 /** The answer, and where more is written about it. Both files are in the package. */
 function sayWith(it: Answer): void {
   say(inLines(it).join("\n"));
-  if (it.reason) tell(`More: docs/operating.md#${it.reason}`);
+  if (it.page) tell(`More: ${it.page}`);
   else if (it.tickedBy === null) tell("More: docs/operating.md#nobody-ticks");
   if (it.state === "failed") tell(`To bring it back: retry ${it.jobId}`);
 }

@@ -139,6 +139,10 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
     | "unknown";
   /** Null: nothing holds it back. */
   reason: Reason | null;
+  /** Who has to act. `nobody`: it ends by itself. `operator`: somebody has set it, and may take it back. Null: there is no reason. */
+  acts: "nobody" | "operator" | "developer" | null;
+  /** The page and section about the reason, in this package; null: there is none. */
+  page: string | null;
   /** The gate that the reason is about, by name; null: it is about none. */
   gate: string | null;
   /** When what the reason names ends; null: no time ends it. */
@@ -237,6 +241,8 @@ export type Answer = Pick<
       | "asOf"
       | "state"
       | "reason"
+      | "acts"
+      | "page"
       | "gate"
       | "nextAt"
       | "stop"

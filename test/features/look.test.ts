@@ -130,6 +130,8 @@ const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus | "groups">>({
   ...{
     asOf: true,
     state: true,
+    acts: true,
+    page: true,
     gate: true,
     nextAt: true,
     partitionId: true,

@@ -1,8 +1,12 @@
 // The reasons why jobs wait are the same set in TypeScript and in SQL. test/pages/reasons.test.ts has those of docs/operating.md.
+import { readFileSync } from "node:fs";
 import test from "ava";
+import { listedReasons, operatingPage } from "../../scripts/docs/reasons.ts";
 import { describedIn, sqlFiles } from "../../src/db/sql-files.ts";
 import { CAP_KINDS } from "../../src/gates/index.ts";
 import { REASON_KINDS, REASONS } from "../../src/policy/reasons.ts";
+
+const ROOT = new URL("../../", import.meta.url);
 
 /** Where a reason is set, by a CASE. Whatever else is a text between `then` or `else` and the next word is no reason. */
 const SOURCES = [
@@ -54,16 +58,18 @@ test("whatever else in SQL compares or sets a reason names one of the list", (t)
   t.deepEqual(unknown, []);
 });
 
-/** Of each reason in the list of `_reasons` its kind and its sentence. */
-const listed = [...textOf("_reasons").matchAll(/\('(%?\w+)', '(\w+)',\s+'((?:[^']|'')+)'\)/g)].map(
-  ([, reason = "", kind = "", sentence = ""]) => ({ reason, kind, sentence }),
-);
+const listed = listedReasons();
 
 test("SQL has each reason and its kind, and words for it", (t) => {
-  const ofCaps = CAP_KINDS.map((kind) => [`${kind}_full`, "cap"]);
-  const own = listed.filter(({ reason }) => reason !== "%_full").map(({ reason, kind }) => [reason, kind]);
-  t.deepEqual(Object.fromEntries([...ofCaps, ...own]), REASON_KINDS);
-  t.is(listed.length, own.length + 1);
+  t.deepEqual(Object.fromEntries(listed.map(({ reason, kind }) => [reason, kind])), REASON_KINDS);
+  t.is(listed.length, REASONS.length);
+});
+
+test("SQL says of each reason who has to act, and docs/operating.md has that", (t) => {
+  const source = readFileSync(new URL("src/operate/explain.ts", ROOT), "utf8");
+  const [, union = ""] = /^ {2}acts: (.+);$/m.exec(source) ?? [];
+  t.deepEqual([...new Set(listed.map(({ acts }) => acts))].toSorted(), matches(union, /"(\w+)"/g).toSorted());
+  t.is(readFileSync(new URL("docs/operating.md", ROOT), "utf8"), operatingPage(), "Run: npm run docs");
 });
 
 test("explain has all the words that the sentences need", (t) => {

@@ -7,6 +7,7 @@
 --     history says how), plain (of no policy's) or unknown. Of a partition: waiting, idle (no job waits) or unknown
 --   id, job_id, policy, partition, task_identifier, run_at, attempts, started_at, worker_id, error   as far as it has them
 --   reason      from the closed list; null: nothing does. Of a partition, this, `gates` and `place` are its next job's
+--   acts, page  who has to act, and where more is said of the reason, see _known_reasons; null: there is none
 --   gate        the name of the gate that the reason is about; null: the reason is about none
 --   next_at     when that ends, if a time ends it
 --   partition_id   of its row in the view partitions; null: it has none
@@ -104,7 +105,9 @@ begin
     join groups g on g.id = m.group_id
     where m.staged_id = (v_it ->> 'id')::bigint or m.job_id = (v_it ->> 'job_id')::bigint;
   end if;
-  return v_it || jsonb_build_object('sentence', _sentence(v_it, v_now) || coalesce(v_in_groups, ''))
+  return v_it || jsonb_build_object('sentence', _sentence(v_it, v_now) || coalesce(v_in_groups, ''),
+      'acts', (select r.acts from _known_reasons(v_it ->> 'reason') r),
+      'page', (select r.page from _known_reasons(v_it ->> 'reason') r))
     || case when v_groups is null then '{}' else jsonb_build_object('groups', v_groups) end;
 end
 $$;

@@ -1,41 +1,46 @@
 -- Why jobs wait: which reasons there are, how they read, and who sets them.
 
--- Of what kind a reason is, and its sentence; no row: it is none. src/policy/reasons.ts says what the kinds mean. The words in
--- braces are those of _sentence. A cap's reason is `<kind>_full`, and reads as the last one.
-create or replace function _reasons(p_reason text, out kind text, out sentence text)
+-- What is known of a reason; no row: it is none. A cap's reason is `<kind>_full`, and is the last one.
+--
+--   kind       src/policy/reasons.ts says what the kinds mean
+--   acts       who has to act. nobody: it ends by itself, with a turn, a time or a job. operator: somebody has set it, and may
+--              take it back. developer: what fails is to be mended
+--   page       where more is said of it
+--   sentence   the words in braces are those of _sentence
+create or replace function _known_reasons(p_reason text, out kind text, out acts text, out page text, out sentence text)
 returns setof record language sql immutable rows 1 as $$
-  select r.kind, r.sentence from (values
-    ('throttle_empty', 'tokens', 'It waits for tokens of {of}: {free} of {capacity}{calendar} are left{enough}'),
-    ('rate_zero', 'zero', 'The rate of {of} is 0: nothing goes until somebody raises it'),
-    ('max_zero', 'zero', 'The limit of {of} is 0: nothing goes until somebody raises it'),
-    ('ahead_full', 'ahead', 'Enough jobs are admitted to keep the workers busy. It goes when they have run some'),
-    ('tick_budget', 'turn',
+  select r.kind, r.acts, 'docs/operating.md#' || p_reason, r.sentence from (values
+    ('throttle_empty', 'tokens', 'nobody', 'It waits for tokens of {of}: {free} of {capacity}{calendar} are left{enough}'),
+    ('rate_zero', 'zero', 'operator', 'The rate of {of} is 0: nothing goes until somebody raises it'),
+    ('max_zero', 'zero', 'operator', 'The limit of {of} is 0: nothing goes until somebody raises it'),
+    ('ahead_full', 'ahead', 'nobody', 'Enough jobs are admitted to keep the workers busy. It goes when they have run some'),
+    ('tick_budget', 'turn', 'nobody',
       'The last pass admitted as many jobs of the policy as its budget allows. The next pass goes on'),
-    ('batch', 'turn', 'The last pass admitted as many jobs of the partition as its batch allows. The next pass goes on'),
-    ('paused', 'stop', 'The {what} was paused{because}{until}'),
-    ('held', 'stop', 'The partition is on hold{because}{until}{besides}'),
-    ('breaker_open', 'stop', 'The breaker has stopped the partition, because its jobs kept failing,{until}{besides}'),
-    ('probing', 'order', 'After a hold one job went first, and the others wait for its end'),
-    ('strict_order', 'order',
+    ('batch', 'turn', 'nobody', 'The last pass admitted as many jobs of the partition as its batch allows. The next pass goes on'),
+    ('paused', 'stop', 'operator', 'The {what} was paused{because}{until}'),
+    ('held', 'stop', 'nobody', 'The partition is on hold{because}{until}{besides}'),
+    ('breaker_open', 'stop', 'developer', 'The breaker has stopped the partition, because its jobs kept failing,{until}{besides}'),
+    ('probing', 'order', 'nobody', 'After a hold one job went first, and the others wait for its end'),
+    ('strict_order', 'order', 'nobody',
       'The policy keeps strict order: the partition waits for a job that failed or was refused, which is tried again at {again}'),
-    ('not_due', 'job', 'It is due at {next_at}'),
-    ('quarantined', 'job', 'It was refused, and is tried again at {again}: {error}'),
-    ('waiting_key', 'job', 'A process that has the policy must work out its partition first'),
-    ('%_full', 'cap', 'It waits for {of}: {used} of {max} are in flight{shares}{oldest}')
-  ) r (reason, kind, sentence)
+    ('not_due', 'job', 'nobody', 'It is due at {next_at}'),
+    ('quarantined', 'job', 'developer', 'It was refused, and is tried again at {again}: {error}'),
+    ('waiting_key', 'job', 'nobody', 'A process that has the policy must work out its partition first'),
+    ('%_full', 'cap', 'nobody', 'It waits for {of}: {used} of {max} are in flight{shares}{oldest}')
+  ) r (reason, kind, acts, sentence)
   where p_reason like replace(r.reason, '_', '\_') order by r.kind = 'cap' limit 1;
 $$;
 
 -- What kind a reason is. Null: it is none.
 create or replace function _reason_kind(reason text) returns text language sql immutable as $$
-  select r.kind from _reasons(reason) r;
+  select r.kind from _known_reasons(reason) r;
 $$;
 
 -- What somebody reads who asks why. `p_words` are the words in braces; one that is missing is left out.
 create or replace function _said(p_reason text, p_words jsonb) returns text language sql immutable as $$
   -- every second part stood in braces
   select string_agg(case when t.n % 2 = 1 then t.part else coalesce(p_words ->> t.part, '') end, '' order by t.n)
-  from _reasons(p_reason) r
+  from _known_reasons(p_reason) r
   cross join lateral regexp_split_to_table(r.sentence, '[{}]') with ordinality t (part, n);
 $$;
 

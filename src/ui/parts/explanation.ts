@@ -16,6 +16,7 @@ export function explanation(it: Explanation, visit: Visit, actions: Markup): Mar
   return html`<p class="sentence">${sentence(it.sentence)}</p>
 <dl class="facts">
 <dt>state</dt><dd>${jobBadge(it.state)}${it.reason ? html` <strong>${it.reason}</strong>` : ""}</dd>
+${it.acts ? html`<dt>who acts</dt><dd>${it.acts}</dd>` : ""}
 ${it.policy ? html`<dt>policy</dt><dd>${policyLink(base, it.policy)}</dd>` : ""}
 ${it.estimate || it.noEstimate ? html`<dt>expected to start</dt><dd>${expected(it)}</dd>` : ""}
 ${it.place ? html`<dt>before it</dt><dd>${before(it.place)}</dd>` : ""}

@@ -1,15 +1,14 @@
 import type { Reason } from "../../../index.ts";
 import type { Answer, ExplainedGate } from "../../../operate/explain.ts";
+import { STOPS } from "../../../policy/reasons.ts";
 import { expectedTimes } from "../../parts/explanation.ts";
 import type { Markup } from "../../parts/markup.ts";
 import { moment } from "../../parts/words.ts";
 
 /** Reasons that are the tenant's own business. All others mean that something shared is busy. */
 const OWN_REASONS: Partial<Record<Reason, string>> = {
+  ...Object.fromEntries(STOPS.map((stop) => [stop, "the end of a stop"])),
   not_due: "its time",
-  paused: "the end of a stop",
-  held: "the end of a stop",
-  breaker_open: "the end of a stop",
   probing: "one job that goes first, and has to succeed",
   strict_order: "an earlier job, which is tried again",
 };
