@@ -405,7 +405,7 @@ export const MUTANTS = {
   "a slot is passed on before the arrivals are routed": {
     shownBy: 190,
     of: "_pass_slots_on",
-    from: /case when v_there\.arrivals then 'arrivals'\s+when/,
+    from: /case when exists \(select from [\w.]*arrivals a where a\.policy = p\.name\) then 'arrivals'\s+when/,
     to: "case when",
     passing: true,
     shows: /the first jobs of|jobs admitted/,
@@ -517,7 +517,7 @@ export const MUTANTS = {
   "a job that goes at once takes nothing from a window": {
     shownBy: 38,
     of: "_admit_few",
-    from: /v_tokens\[v_at\] - v_room\.tokens/,
+    from: /\(v_before\[v_at\]\)\.tokens - v_room\.tokens/,
     to: "0",
     atOnce: true,
     shows: /tokens: the engine says/,

@@ -20,10 +20,12 @@ declare
   v_jobs json := p_jobs;
   v_kept json;
   v_remembered staging[];
-  -- without a key there is nothing to keep
-  v_mode text := case when p_mode = 'unsafe_dedupe' and not exists (
-    select from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null) then 'replace' else p_mode end;
+  v_mode text := p_mode;
 begin
+  if p_mode = 'unsafe_dedupe' then
+    v_mode := coalesce((   -- without a key there is nothing to keep
+      select p_mode from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null limit 1), 'replace');
+  end if;
   select * into v_policy from policies p where p.name = p_policy;
   if p_version <> v_policy.version and _leader_keys(v_policy) then   -- without its partitions
     return query select s.* from :DISPATCH_POLICY_SCHEMA.enqueue(

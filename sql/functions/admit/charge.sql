@@ -320,7 +320,7 @@ begin
   perform _charge_limiters(
     (p_policy).id, v_partition_ids, v_left, v_verdicts, p_now,
     exists (select from unnest(p_admissions) a where a.waits_elsewhere));
-  perform _mark_partitions(p_policy, v_partition_ids, v_verdicts, p_now, p_tick);
+  perform _mark_partitions(p_policy, v_verdicts, p_now, p_tick);
   if (p_policy).keyed_scopes then
     perform _share_lanes(p_policy, p_claimed, p_now);
   end if;

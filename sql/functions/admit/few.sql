@@ -23,7 +23,7 @@ begin
   v_few := _admit_few(p_policy, p_claimed, p_limiters, null, null, p_bounded, p_now);
   admitted := v_few.admitted; denied := v_few.denied; saturated := v_few.saturated;
   insert into activity (policy_id, at, passes, pass_seconds, admitted, denied, waits)
-  values ((p_policy).id, p_now, 1, greatest(extract(epoch from clock_timestamp() - p_began), 0), admitted, denied, v_few.waits);
+  values (p_policy.id, p_now, 1, greatest(extract(epoch from clock_timestamp() - p_began), 0), admitted, denied, v_few.waits);
 end
 $$;
 
@@ -57,54 +57,49 @@ declare
   v_workers record;
   v_most int := _few() + 1;        -- as many jobs can go: a limiter that all partitions have has no more room
   v_limiters limiters[] := p_limiters;
-  v_rooms room_before[] := '{}';   -- in the same places what each has left
-  v_ids bigint[] := '{}';          -- its id
-  v_tokens float8[] := '{}';       -- its tokens before
-  v_capacities float8[] := '{}';   -- and its capacity
-  v_partition_ids uuid[] := '{}';
+  v_ids bigint[] := '{}';          -- in the same places the id of each
+  v_rooms room_before[];           -- what it has left
+  v_before room_before[];          -- and what it had before
+  v_partition_ids uuid[];
   v_limiter_ids bigint[] := '{}';
-  v_closed bigint[] := '{}';       -- buckets that a dearer job waits for
-  v_is_overridden boolean;
+  v_closed bigint[];               -- buckets that a dearer job waits for
+  v_is_staged boolean := p_new.id is null;
+  v_is_probing boolean;            -- one of them is
   v_limiter limiters;
   v_room room_before;
   v_line claimed;
   v_decayed float8;
   v_pos int;
-  v_jobs_staged int := 0;
   v_can float8;
   v_could float8 := 0;
   v_jobs candidate[] := '{}';
   v_job candidate;
-  v_staged staged_jobs;
-  v_heads candidate[] := array_fill(null::candidate, array[cardinality(p_claimed)]);   -- the first job that stays
+  v_heads candidate[];             -- of each partition the first job that stays
   v_taken int[] := array_fill(0, array[cardinality(p_claimed)]);
   v_lacks int;
   v_reason text;
-  v_verdicts verdict[] := '{}';
+  v_verdicts verdict[];
   v_next_at timestamptz;           -- when a job of a partition without due ones is due
   v_ready_at timestamptz;          -- when the limiter that its next job waits for may have room
   v_until timestamptz;             -- when the partition is looked at again
-  v_wakes timestamptz[] := '{}';   -- when passes look at the waiters of a limiter, in the places of v_rooms
+  v_wakes timestamptz[];           -- when passes look at the waiters of a limiter, in the places of v_rooms
   v_short_tasks text[];
   v_free int;                      -- worker slots for jobs of long tasks
-  v_elsewhere boolean := false;
   v_leaving events[];
   v_at int;
   v_id bigint;
   -- of the jobs that go
-  v_specs :GRAPHILE_WORKER_SCHEMA.job_spec[] := '{}';
   v_staged_ids bigint[] := '{}';
-  v_cts tid[] := '{}';
-  v_starts timestamptz[] := '{}';
-  v_moved staged_jobs[];     -- as they were staged
-  v_works float8[] := '{}';
+  v_cts tid[];
+  v_starts timestamptz[];
+  v_works float8[];
   v_slots bigint[];
-  v_all_slots text[] := '{}';
-  v_costs float8[] := '{}';
-  v_found int := 0;
-  v_is_long boolean := false;
-  v_has_lanes boolean := false;
-  v_bytes bigint := 0;
+  v_all_slots text[];
+  v_found record;
+  v_moved staged_jobs[];     -- as they were staged
+  v_specs :GRAPHILE_WORKER_SCHEMA.job_spec[];
+  v_bytes bigint;
+  v_elsewhere boolean;
   v_none text;   -- what functions return that return nothing: "perform" costs a query
 begin
   denied := '{}'; waits := '{}'; full_ids := '{}'; is_timed := false;
@@ -114,10 +109,9 @@ begin
   foreach v_line in array p_claimed loop
     v_partition_ids := v_partition_ids || v_line.id;
     v_limiter_ids := v_limiter_ids || v_line.limiter_ids;
-    v_jobs_staged := v_jobs_staged + v_line.staged;
-    v_has_lanes := v_has_lanes or v_line.key is not null;
+    v_is_probing := v_is_probing or v_line.probing;
   end loop;
-  if v_has_lanes then
+  if p_policy.keyed_scopes then
     p_claimed := _with_lanes(p_policy, p_claimed, p_now);
   end if;
   if not v_limiter_ids <@ v_ids then
@@ -125,46 +119,42 @@ begin
       select l from limiters l
       where l.id = any(v_limiter_ids) and l.id <> all (v_ids) order by l.id for no key update skip locked);
   end if;
-  v_is_overridden := exists (select from overrides o where o.policy_id = (p_policy).id);
-  select s.* into v_workers from _worker_slots((p_policy).id) s;
+  select s.slots, s.alike, s.tasks, s.behind, exists (select from overrides o where o.policy_id = p_policy.id) as are_overridden
+  into v_workers from _worker_slots(p_policy.id) s;
   v_start := clock_timestamp() - v_workers.behind - _few() * interval '1 microsecond';
   v_ids := '{}';
   foreach v_limiter in array v_limiters loop
-    v_ids := v_ids || v_limiter.id;
-    v_room := _room_for_few(v_limiter, v_is_overridden, p_bounded, case when v_limiter.kind = 'ahead' and p_bounded then _ahead_cap_of(
-      v_limiter, (p_policy).ahead, (p_policy).ahead_seconds, v_workers.slots, v_workers.alike, p_now) end, p_now);
+    v_room := _room_for_few(v_limiter, v_workers.are_overridden, p_bounded, case when v_limiter.kind = 'ahead' and p_bounded
+      then _ahead_cap_of(v_limiter, p_policy.ahead, p_policy.ahead_seconds, v_workers.slots, v_workers.alike, p_now) end, p_now);
+    v_ids := v_ids || v_room.id;
     v_rooms := v_rooms || v_room;
-    v_tokens := v_tokens || v_room.tokens;
-    v_capacities := v_capacities || v_room.capacity;
-    if v_room.slots < v_most and v_room.id = any(v_limiter_ids) then
+    continue when v_room.id <> all (v_limiter_ids);
+    if v_room.slots < v_most then
       if cardinality(p_claimed) = 1 then
         v_most := v_room.slots;
       elsif not exists (select from unnest(p_claimed) c where v_room.id <> all (c.limiter_ids)) then
         v_most := v_room.slots;
       end if;
     end if;
-    v_reason := case when v_room.id <> all (v_limiter_ids) then null
-      when v_room.reserved_for is not null then 'reserved'
+    v_reason := case when v_room.reserved_for is not null then 'reserved'
       when v_room.shadow_slots is not null or v_room.shadow_tokens is not null then 'shadow'
-      when v_room.pools is not null and (p_new).parked_job_id is null then 'per worker' end;
-    if v_reason is not null then
-      raise exception '%', v_reason using errcode = 'DPOUT';
-    end if;
+      when v_room.pools is not null and p_new.parked_job_id is null then 'per worker' end;
+    exit when v_reason is not null;
   end loop;
-  foreach v_line in array p_claimed loop
-    v_reason := case when not v_line.limiter_ids <@ v_ids then 'locked' when v_line.probing then 'probe' end;
-    if v_reason is not null then
-      raise exception '%', v_reason using errcode = 'DPOUT';
-    end if;
-  end loop;
+  v_before := v_rooms;
+  v_reason := case when v_reason is not null then v_reason when not v_limiter_ids <@ v_ids then 'locked'
+    when v_is_probing then 'probe' end;
+  if v_reason is not null then
+    raise exception '%', v_reason using errcode = 'DPOUT';
+  end if;
   if v_workers.tasks > 1 and p_bounded then
     select s.short_tasks, s.free + coalesce(p_freed, 0) into v_short_tasks, v_free from _slots_for_long_jobs(p_policy, p_now) s;
   end if;
 
   -- in the order of their virtual times, see _rank
-  if (p_new).id is null and v_jobs_staged > _few() and v_most > _few() then
+  if v_is_staged and v_most > _few() then
     foreach v_line in array p_claimed loop   -- most that may go: many are found here, before any work
-      v_can := least(v_line.staged, (p_policy).batch_size);
+      v_can := least(v_line.staged, p_policy.batch_size);
       foreach v_id in array v_line.limiter_ids loop
         v_room := v_rooms[array_position(v_ids, v_id)];
         v_can := least(v_can, v_room.slots, case when v_room.tokens is not null and v_line.min_cost > 0
@@ -177,13 +167,13 @@ begin
     end if;
   end if;
 
-  if (p_new).id is not null then
-    v_jobs := array[row(null, (p_new).id, v_line.id, 1, (p_new).priority, (p_new).run_at, (p_new).cost, 0,
-      _is_new(p_policy, v_line.admitted_at, p_now), null, true)::candidate];
-  end if;
   foreach v_line in array p_claimed loop
-    exit when (p_new).id is not null;
-    v_decayed := _decayed(v_line.decayed_admits, v_line.decayed_at, (p_policy).half_life, p_now);
+    if not v_is_staged then
+      v_jobs := array[row(null, p_new.id, v_line.id, 1, p_new.priority, p_new.run_at, p_new.cost, 0,
+        _is_new(p_policy, v_line.admitted_at, p_now), null, true)::candidate];
+      exit;
+    end if;
+    v_decayed := _decayed(v_line.decayed_admits, v_line.decayed_at, p_policy.half_life, p_now);
     v_pos := 0;
     for v_job in
       select x.ctid, x.id, v_line.id, null, x.priority, x.run_at, x.cost, null, false, null,
@@ -195,7 +185,7 @@ begin
     loop
       v_pos := v_pos + 1;
       v_job.pos := v_pos;
-      v_job.vt := case when (p_policy).half_life is null then 0 when v_line.goes_first and v_pos = 1 then '-Infinity'
+      v_job.vt := case when p_policy.half_life is null then 0 when v_line.goes_first and v_pos = 1 then '-Infinity'
         else (case when v_decayed < 0.001 then 0 else v_decayed end + (v_line.lane - v_line.lanes) + v_pos * v_line.lanes)
           / v_line.weight end;   -- as _rank
       v_job.overtakes := v_pos = 1 and _is_new(p_policy, v_line.admitted_at, p_now);
@@ -210,21 +200,21 @@ begin
     continue when v_heads[v_at].staged_id is not null;   -- the one before it stays
     v_line := p_claimed[v_at];
     v_lacks := _first_lack(v_rooms, v_ids, v_closed, v_line.limiter_ids, v_line.id, v_job.cost, p_now);
-    if v_lacks is not null or v_taken[v_at] = (p_policy).batch_size then
-      if (p_new).id is not null then
+    if v_lacks is not null or v_taken[v_at] = p_policy.batch_size then
+      if not v_is_staged then
         raise exception 'full' using errcode = 'DPOUT';
       end if;
       v_heads[v_at] := v_job;
       v_room := v_rooms[v_lacks];
-      if v_room.breadth > 0 and v_room.tokens is not null and v_taken[v_at] < (p_policy).batch_size then
+      if v_room.breadth > 0 and v_room.tokens is not null and v_taken[v_at] < p_policy.batch_size then
         -- one that could not go even if all of its partition were as cheap as the cheapest stands in nobody's way, see _rank
         v_can := v_job.pos;
         foreach v_id in array v_line.limiter_ids loop
           v_pos := array_position(v_ids, v_id);
           v_can := least(v_can, case
-            when v_tokens[v_pos] is null then (v_rooms[v_pos]).slots + (v_rooms[v_pos]).admitted - (v_limiters[v_pos]).admitted
-            when (v_rooms[v_pos]).rate <= 0 then 0
-            else _jobs_through(v_tokens[v_pos], v_capacities[v_pos], v_line.min_cost) end);
+            when (v_before[v_pos]).tokens is null then (v_before[v_pos]).slots
+            when (v_before[v_pos]).rate <= 0 then 0
+            else _jobs_through((v_before[v_pos]).tokens, (v_before[v_pos]).capacity, v_line.min_cost) end);
         end loop;
         if v_can = v_job.pos then
           v_closed := v_closed || v_room.id;
@@ -239,7 +229,8 @@ begin
     v_taken[v_at] := v_taken[v_at] + 1;
     v_slots := '{}';
     foreach v_id in array v_line.limiter_ids loop
-      v_room := v_rooms[array_position(v_ids, v_id)];
+      v_pos := array_position(v_ids, v_id);
+      v_room := v_rooms[v_pos];
       v_room.admitted := v_room.admitted + 1;
       if v_room.tokens is null then
         v_slots := v_slots || v_id;
@@ -248,57 +239,53 @@ begin
         v_room.tokens := v_room.tokens - v_job.cost;
         v_room.capacity := 'Infinity';   -- a full bucket lets the first job go, whatever it costs
       end if;
-      v_rooms[array_position(v_ids, v_id)] := v_room;
+      v_rooms[v_pos] := v_room;
     end loop;
-    v_starts := v_starts || v_start + cardinality(v_starts) * interval '1 microsecond'
+    v_starts := v_starts || v_start + cardinality(v_staged_ids) * interval '1 microsecond'
       - case when v_job.overtakes then interval '900 milliseconds' else '0' end;
     v_cts := v_cts || v_job.ct;
     v_staged_ids := v_staged_ids || v_job.staged_id;
     v_works := v_works || _work_of(p_policy, v_line.mean_work);
     v_all_slots := v_all_slots || v_slots::text;
-    v_costs := v_costs || v_job.cost;
     waits := waits || _seconds(1000 * greatest(date_part('epoch', p_now) - date_part('epoch', v_job.run_at), 0));
   end loop;
 
   admitted := cardinality(v_staged_ids);
-  v_moved := array[p_new];
-  if (p_new).id is not null and (p_new).parked_job_id is null then
-    v_specs := array[_spec_of(p_new, v_admission, v_starts[1])];
-    v_reason := case when v_free < 1 and (p_new).task_identifier <> all (v_short_tasks) then 'long task' end;
-  elsif (p_new).id is null and admitted > 0 then
-    if (p_policy).recorded then
-      v_leaving := _leaving(v_staged_ids, p_now);
+  if admitted > 0 then
+    if not v_is_staged then
+      v_moved := array[p_new];
+      v_specs := array[_spec_of(p_new, v_admission, v_starts[1])];
+    else
+      if p_policy.recorded then
+        v_leaving := _leaving(v_staged_ids, p_now);
+      end if;
+      v_found := _take_few(v_cts, v_staged_ids, v_starts, v_admission, p_now);
+      v_moved := v_found.jobs; v_specs := v_found.specs; v_bytes := v_found.bytes; v_elsewhere := v_found.wait_elsewhere;
     end if;
-    v_moved := _take_few(v_cts, v_staged_ids, p_now);
-    foreach v_staged in array v_moved loop
-      v_at := array_position(v_staged_ids, v_staged.id);
-      v_specs[v_at] := _spec_of(v_staged, v_admission, v_starts[v_at]);
-      v_is_long := v_is_long or v_free < v_at and v_staged.task_identifier <> all (v_short_tasks);
-      v_elsewhere := v_elsewhere or v_staged.queue_name is not null or v_staged.flags is not null;
-      v_found := v_found + 1;
-      v_bytes := v_bytes + octet_length(v_staged.payload::text);
-    end loop;
-    if admitted > 1 then   -- as in the large way: ids go by the order of staging, and starts by that of the jobs
-      v_specs := array(select v_specs[u.at] from unnest(v_staged_ids) with ordinality u (id, at) order by u.id);
+    v_reason := case when cardinality(v_moved) < admitted then 'locked' end;
+    if v_free < admitted and p_new.parked_job_id is null then
+      v_reason := coalesce(v_reason, (
+        select 'long task' from unnest(v_moved) j
+        where array_position(v_staged_ids, j.id) > v_free and j.task_identifier <> all (v_short_tasks) limit 1));
     end if;
-    v_reason := case when v_found < admitted then 'locked' when v_is_long then 'long task'
-      when admitted > 1 and _portion(v_bytes) > 0 then 'large' end;
-  end if;
-  if v_reason is not null then
-    raise exception '%', v_reason using errcode = 'DPOUT';
-  end if;
-  if admitted > 0 and not _put_few_in_flight((p_policy).id, v_specs, (p_new).parked_job_id, v_moved, v_staged_ids, v_all_slots,
-    v_costs, v_works, (p_new).sort_at, v_admission, p_now) then
-    raise exception 'locked' using errcode = 'DPOUT';
+    v_reason := case when v_reason is not null then v_reason
+      when admitted > 1 and _portion(v_bytes) > 0 then 'large'
+      when not _put_few_in_flight(p_policy.id, v_specs, p_new.parked_job_id, v_moved, v_staged_ids, v_all_slots, v_works,
+        p_new.sort_at, v_admission, p_now) then 'locked' end;
+    if v_reason is not null then
+      raise exception '%', v_reason using errcode = 'DPOUT';
+    end if;
   end if;
   for v_at in 1..cardinality(v_ids) loop
     v_room := v_rooms[v_at];
-    v_room.capacity := v_capacities[v_at];
-    if v_room.spent is not null then
-      v_room.spent := _window_spend(
-        v_room.spent, v_room.window_seconds, v_room.remembered, v_tokens[v_at] - v_room.tokens, p_now);
+    if v_room.tokens is not null then
+      v_room.capacity := (v_before[v_at]).capacity;
+      if v_room.spent is not null then
+        v_room.spent := _window_spend(
+          v_room.spent, v_room.window_seconds, v_room.remembered, (v_before[v_at]).tokens - v_room.tokens, p_now);
+      end if;
+      v_rooms[v_at] := v_room;
     end if;
-    v_rooms[v_at] := v_room;
     if v_room.slots < 1 then
       full_ids := full_ids || v_ids[v_at];
     end if;
@@ -316,7 +303,7 @@ begin
       v_room := v_rooms[v_lacks];
       v_reason := case
         when v_lacks is not null then _lack_reason(v_room.kind, v_room.tokens, v_room.rate, coalesce(v_room.share, v_room.cap))
-        else _turn_reason(v_taken[v_at], (p_policy).batch_size) end;
+        else _turn_reason(v_taken[v_at], p_policy.batch_size) end;
       denied := denied || jsonb_build_object(v_reason, coalesce((denied ->> v_reason)::int, 0) + 1);
     end if;
     if v_room.id is not null then   -- when it is looked at again, as in _charge
@@ -348,25 +335,25 @@ begin
     v_verdicts := v_verdicts || row(
       v_line.id, v_line.limiter_ids, v_line.weight, v_line.due_at, v_line.waiting_since,
       v_taken[v_at] * coalesce(_work_of(p_policy, v_line.mean_work), 1)
-        + _decayed(v_line.decayed_admits, v_line.decayed_at, (p_policy).half_life, p_now),
+        + _decayed(v_line.decayed_admits, v_line.decayed_at, p_policy.half_life, p_now),
       v_taken[v_at], null, v_job.staged_id, v_job.priority, v_job.run_at, v_job.cost, v_next_at,
-      case when (p_new).id is null then v_taken[v_at] else 0 end,
+      case when v_is_staged then v_taken[v_at] else 0 end,
       null, v_room.breadth, v_room.kind, v_room.tokens is not null, v_ready_at, v_reason, v_until, v_room.id)::verdict;
   end loop;
-  v_none := _mark_partitions(p_policy, v_partition_ids, v_verdicts, p_now, nextval('ticks'));
-  if v_has_lanes then
+  v_none := _mark_partitions(p_policy, v_verdicts, p_now, nextval('ticks'));
+  if p_policy.keyed_scopes then
     perform _share_lanes(p_policy, p_claimed, p_now);
   end if;
   v_none := _write_limiters(
     v_limiters, v_rooms, v_wakes, case when p_freed > 0 then cardinality(p_limiters) else 0 end, v_elsewhere, p_now);
-  if (p_policy).max_pending_in_all is not null and (p_new).id is null then
-    perform _count_pending((p_policy).name, -admitted);
+  if p_policy.max_pending_in_all is not null and v_is_staged then
+    perform _count_pending(p_policy.name, -admitted);
   end if;
   if v_leaving is not null then
     perform _tell_admissions(v_leaving, _few_in_flight(v_admission, v_staged_ids), p_now, true);
   end if;
-  if (p_policy).recorded and (p_new).id is null then
-    perform _tell_waits((p_policy).id, v_partition_ids, p_now, p_freed is null);
+  if p_policy.recorded and v_is_staged then
+    perform _tell_waits(p_policy.id, v_partition_ids, p_now, p_freed is null);
   end if;
 end
 $$;

@@ -417,10 +417,15 @@ create or replace function _keep_places(
 $$;
 
 -- Takes few jobs out of staging, by their places in the table. Those that others have locked, or that have expired, stay.
-create or replace function _take_few(p_cts tid[], p_ids bigint[], p_now timestamptz) returns staged_jobs[]
-language plpgsql volatile as $$
-declare
-  v_taken staged_jobs[];
+--
+--   p_starts        in the places of `p_ids`
+--   specs           of the others as Graphile Worker gets them, in the order of staging
+--   bytes           of their payloads
+--   wait_elsewhere  one may wait in Graphile Worker for something else than a slot
+create or replace function _take_few(
+  p_cts tid[], p_ids bigint[], p_starts timestamptz[], p_admission bigint, p_now timestamptz,
+  out jobs staged_jobs[], out specs :GRAPHILE_WORKER_SCHEMA.job_spec[], out bytes bigint, out wait_elsewhere boolean
+) language plpgsql volatile as $$
 begin
   with taken as (
     delete from staged_jobs s
@@ -428,10 +433,12 @@ begin
       select x.ctid from staged_jobs x
       where x.ctid = any(p_cts) and x.id = any(p_ids) and (x.expires_at <= p_now) is not true
       for update skip locked))
-    returning s
+    returning s as job, s.id, s.payload, s.queue_name, s.flags
   )
-  select coalesce(array_agg(t.s), '{}') into v_taken from taken t;
-  return v_taken;
+  select coalesce(array_agg(t.job), '{}'),
+    array_agg(_spec_of(t.job, p_admission, p_starts[array_position(p_ids, t.id)]) order by t.id),
+    sum(octet_length(t.payload::text)), bool_or(t.queue_name is not null or t.flags is not null)
+  into jobs, specs, bytes, wait_elsewhere from taken t;
 end
 $$;
 
@@ -439,21 +446,21 @@ $$;
 -- gone. `p_moved` has them as they were staged. The lists have the places of `p_ids`. `p_slots` has the limiters of each, as text.
 create or replace function _put_few_in_flight(
   p_policy_id int, p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_job_id bigint, p_moved staged_jobs[], p_ids bigint[],
-  p_slots text[], p_costs float8[], p_works float8[], p_sort_at timestamptz, p_admission bigint, p_now timestamptz
+  p_slots text[], p_works float8[], p_sort_at timestamptz, p_admission bigint, p_now timestamptz
 ) returns boolean language plpgsql volatile as $$
 begin
   if p_job_id is not null then
     insert into in_flight_jobs (
       job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
-    select j.id, m.id, p_admission, j.revision, p_policy_id, m.partition_id, p_slots[1]::bigint[], p_costs[1], p_works[1], p_now
+    select j.id, m.id, p_admission, j.revision, p_policy_id, m.partition_id, p_slots[1]::bigint[], m.cost, p_works[1], p_now
     from :GRAPHILE_WORKER_SCHEMA.jobs j cross join unnest(p_moved) m where j.id = p_job_id;
   else
     insert into in_flight_jobs (
       job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, sort_at, admitted_at)
-    select j.id, m.id, p_admission, j.revision, p_policy_id, m.partition_id, x.slots::bigint[], x.cost, x.work, p_sort_at, p_now
+    select j.id, m.id, p_admission, j.revision, p_policy_id, m.partition_id, p_slots[array_position(p_ids, m.id)]::bigint[],
+      m.cost, p_works[array_position(p_ids, m.id)], p_sort_at, p_now
     from :GRAPHILE_WORKER_SCHEMA.add_jobs(p_specs) j
-    join unnest(p_moved) m on m.id = _staged_id_text(j.flags)::bigint
-    join unnest(p_ids, p_slots, p_costs, p_works) x (id, slots, cost, work) on x.id = m.id;
+    join unnest(p_moved) m on m.id = _staged_id_text(j.flags)::bigint;
   end if;
   return found;
 end

@@ -93,46 +93,29 @@ $$;
 
 -- Writes limiters that the caller has locked: what went since they were read, and when passes look at their waiters.
 --
---   p_rooms     in the same places what they have left; empty: nothing went
+--   p_rooms     in the same places what they have left; null: nothing went
 --   p_changed   the first so many limiters are written in any case: the caller has freed slots of them in memory
 create or replace function _write_limiters(
   p_limiters limiters[], p_rooms room_before[], p_wakes timestamptz[], p_changed int, p_waits_elsewhere boolean, p_now timestamptz
 ) returns void language plpgsql as $$
-declare
-  v_ids bigint[] := '{}';
-  v_places int[] := '{}';
-  v_admits int[] := '{}';
-  v_admitted int;
 begin
-  for v_at in 1..cardinality(p_limiters) loop
-    v_admitted := coalesce((p_rooms[v_at]).admitted - (p_limiters[v_at]).admitted, 0);
-    if v_at <= p_changed or v_admitted > 0 or p_wakes[v_at] is not null or (p_rooms[v_at]).measured is not null
-      or (p_limiters[v_at]).refilled_at > p_now + interval '1 second' then   -- its clock was wrong: the mark moves back
-      v_ids := v_ids || (p_limiters[v_at]).id;
-      v_places := v_places || v_at;
-      v_admits := v_admits || v_admitted;
-    end if;
-  end loop;
-  if v_ids = '{}' then
-    return;
-  end if;
   update limiters l set
-    tokens = coalesce((p_rooms[x.at]).tokens, l.tokens),
-    spent = coalesce((p_rooms[x.at]).spent, l.spent),
-    refilled_at = case when (p_rooms[x.at]).tokens is null then l.refilled_at else _throttle_filled_at(l.refilled_at, p_now) end,
-    in_flight = (p_limiters[x.at]).in_flight + case when l.by_tokens then 0 else x.admits end,
+    tokens = coalesce(r.tokens, l.tokens),
+    spent = coalesce(r.spent, l.spent),
+    refilled_at = case when r.tokens is null then l.refilled_at else _throttle_filled_at(l.refilled_at, p_now) end,
+    in_flight = b.in_flight + case when l.by_tokens then 0 else x.admits end,
     admitted = l.admitted + x.admits,
-    released = (p_limiters[x.at]).released,
-    ending = (p_limiters[x.at]).ending,
-    durations = (p_limiters[x.at]).durations,
-    sampled_at = case when (p_rooms[x.at]).measured is not null then p_now else l.sampled_at end,
-    sampled_released = case
-      when (p_rooms[x.at]).measured is not null then (p_limiters[x.at]).released else l.sampled_released end,
-    finished_per_second = coalesce((p_rooms[x.at]).measured, l.finished_per_second),
-    wake_at = least(l.wake_at, p_wakes[x.at]),
+    released = b.released, ending = b.ending, durations = b.durations,
+    sampled_at = case when r.measured is not null then p_now else l.sampled_at end,
+    sampled_released = case when r.measured is not null then b.released else l.sampled_released end,
+    finished_per_second = coalesce(r.measured, l.finished_per_second),
+    wake_at = least(l.wake_at, p_wakes[b.ordinality]),
     elsewhere_until = case when p_waits_elsewhere and l.kind = 'ahead' then p_now + interval '1 day' else l.elsewhere_until end
-  from unnest(v_ids, v_places, v_admits) x (id, at, admits)
-  where l.id = x.id and l.id = any(v_ids);
+  from unnest(p_limiters) with ordinality b
+  left join unnest(p_rooms) r on r.id = b.id
+  cross join lateral (select coalesce(r.admitted - b.admitted, 0) as admits) x
+  where l.id = b.id and (b.ordinality <= p_changed or x.admits > 0 or p_wakes[b.ordinality] is not null or r.measured is not null
+    or b.refilled_at > p_now + interval '1 second');   -- its clock was wrong: the mark moves back
 end
 $$;
 

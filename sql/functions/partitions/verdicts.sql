@@ -5,12 +5,12 @@
 -- A partition is in line while only others stand before it. What it waits for its own gates does not count. Of those that
 -- the budget left, the ones that have been in line for longest may go first in the next pass.
 create or replace function _mark_partitions(
-  p_policy policies, p_partition_ids uuid[],
-  p_verdicts verdict[], p_now timestamptz, p_tick bigint
+  p_policy policies, p_verdicts verdict[], p_now timestamptz, p_tick bigint
 ) returns void language plpgsql volatile
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off as $$   -- both ways share its plans
+set plan_cache_mode = force_generic_plan set enable_nestloop = on set enable_hashjoin = off set enable_mergejoin = off
+set enable_seqscan = off set enable_bitmapscan = off as $$   -- both ways share its plan: one look at the index for each
 declare
-  v_first uuid[] := '{}';
+  v_first uuid[];
 begin
   if (p_policy).admission_budget is not null then
     v_first := array(
@@ -55,11 +55,11 @@ begin
       when s.head_id is null or s.probe_job_id is not null or s.breadth = 0 then null
       when s.admitted > 0 then p_now
       else least(case when p.ready or p.blocked_on is not null then p.in_line_since end, p_now) end,
-    goes_first = p.id = any(v_first),
+    goes_first = coalesce(p.id = any(v_first), false),
     probe_job_id = s.probe_job_id,
     visited = p_tick
   from unnest(p_verdicts) s cross join _no_head() n
-  where p.id = s.partition_id and p.id = any(p_partition_ids);
+  where p.id = s.partition_id;
 end
 $$;
 

@@ -53,7 +53,6 @@ declare
   v_few record;
   v_full_ids bigint[] := '{}';
   v_left bigint[] := '{}';
-  v_is_waited boolean;
   v_is_timed boolean := false;
   v_there record;
   v_denied jsonb := '{}';
@@ -74,24 +73,20 @@ begin
     foreach v_limiter in array v_limiters loop
       v_locked_ids := v_locked_ids || v_limiter.id;
     end loop;
-    v_is_waited := exists (select from partitions q where q.blocked_on = any(v_locked_ids));
-    select p.* into v_policy from policies p where p.id = p_policy_id;
+    select p as policy, exists (select from partitions q where q.blocked_on = any(v_locked_ids)) as is_waited,
+      exists (
+        select from partitions q
+        where q.blocked_on = any(v_locked_ids) and q.looked_at < v_now - make_interval(secs => p.half_life)) as are_old,
+      exists (select from overrides o where o.policy_id = p.id) as is_overridden,
+      case when exists (select from arrivals a where a.policy = p.name) then 'arrivals'
+        when (p.ahead_limiter_id = any(v_locked_ids)) is not true then 'locked'   -- with this lock nobody removes the policy meanwhile
+        when exists (select from partitions q where q.blocked_on = p.ahead_limiter_id) then 'ahead'
+        else _left_for(p, v_now) end as left_for
+    into v_there from policies p where p.id = p_policy_id;
+    v_policy := v_there.policy;
     policy := v_policy.name;
-    if v_is_waited then
-      select exists (select from arrivals a where a.policy = v_policy.name) as arrivals,
-        exists (select from partitions q where q.blocked_on = v_policy.ahead_limiter_id) as ahead,
-        exists (
-          select from partitions q
-          where q.blocked_on = any(v_locked_ids) and q.looked_at < v_now - make_interval(secs => v_policy.half_life)) as are_old,
-        exists (select from overrides o where o.policy_id = p_policy_id) as overridden
-      into v_there;
-      left_for := case when v_there.arrivals then 'arrivals'
-        when (v_policy.ahead_limiter_id = any(v_locked_ids)) is not true then 'locked'   -- with this lock nobody removes the policy meanwhile
-        when v_there.ahead then 'ahead'
-        else _left_for(v_policy, v_now) end;
-      if left_for is not null then
-        raise exception '%', left_for using errcode = 'DPOUT';
-      end if;
+    if v_there.is_waited and v_there.left_for is not null then
+      raise exception '%', v_there.left_for using errcode = 'DPOUT';
     end if;
 
     v_freed := array_fill(0, array[cardinality(v_limiters)]);
@@ -127,13 +122,13 @@ begin
       v_limiters[v_at] := v_limiter;
     end loop;
 
-    if v_is_waited then
+    if v_there.is_waited then
       if v_there.are_old then
         perform _refresh_keys(v_policy, v_locked_ids, null, v_now);
       end if;
       v_at := array_position(v_locked_ids, v_policy.ahead_limiter_id);   -- nobody waits for this one
       v_line := _next_in_line(v_policy, null, _rooms_for_waiters(
-        v_limiters[:v_at - 1] || v_limiters[v_at + 1:], v_there.overridden, true, v_now), _few() + 1, v_now);
+        v_limiters[:v_at - 1] || v_limiters[v_at + 1:], v_there.is_overridden, true, v_now), _few() + 1, v_now);
       v_claimed := v_line.called;
       v_full_ids := v_line.full_ids;
     end if;
@@ -143,7 +138,8 @@ begin
       if left_for is not null then
         raise exception '%', left_for using errcode = 'DPOUT';
       end if;
-      if v_before.is_late and _promote(array(select c.id from unnest(v_claimed) c), v_now) then
+      if v_before.is_late then
+        perform _promote(array(select c.id from unnest(v_claimed) c), v_now);
         v_claimed := array(   -- their heads are others now
           select _as_claimed(q, c.goes_first) from unnest(v_claimed) c join partitions q on q.id = c.id);
       end if;
@@ -152,18 +148,18 @@ begin
       v_full_ids := v_full_ids || v_few.full_ids;
       v_is_timed := v_few.is_timed;
     elsif v_gone > 0 then
-      perform _write_limiters(v_limiters, '{}', '{}', cardinality(v_limiters), false, v_now);
+      perform _write_limiters(v_limiters, null, null, cardinality(v_limiters), false, v_now);
     end if;
     if v_gone > 0 or v_claimed <> '{}' then
       insert into activity (policy_id, at, succeeded, failed, lags, runs, passes, pass_seconds, admitted, denied, waits)
       values (p_policy_id, v_now, v_gone, 0, v_lags, v_runs, 0, 0, admitted, v_denied, v_waited);
     end if;
 
-    if v_is_waited then
+    if v_there.is_waited then
       -- what is left may be for others: those behind one that had no room elsewhere, or that others have locked
       foreach v_id in array v_locked_ids loop
-        if v_id <> all (v_full_ids) and v_id <> v_policy.ahead_limiter_id
-          and exists (select from partitions q where q.blocked_on = v_id) then
+        continue when v_id = any(v_full_ids) or v_id = v_policy.ahead_limiter_id;
+        if exists (select from partitions q where q.blocked_on = v_id) then
           v_left := v_left || v_id;
         end if;
       end loop;
@@ -225,17 +221,17 @@ begin
   into v_there;
   is_late := v_there.late;
   left_for := case when v_there.eligible then 'eligible' when v_there.expired then 'expired' end;
-  if left_for is null and v_there.waiting and exists (
-    select from unnest(p_claimed) c
-    join partitions q on q.id = c.id
-    cross join unnest(c.limiter_ids) u (id)
-    where u.id <> all (p_limiter_ids) and (
-      exists (select from partitions w where w.blocked_on = u.id and w.fair_key < q.fair_key)
-      or exists (
-        select from partitions w join limiters l on l.id = w.blocked_on
-        where w.blocked_on = u.id and w.in_line_since <= _long_since(p_now)
-          and _longest_first(p_policy, l.admitted, 1) > 0))) then
-    left_for := 'waiting';
+  if left_for is null and v_there.waiting then
+    left_for := (
+      select 'waiting' from unnest(p_claimed) c
+      join partitions q on q.id = c.id
+      cross join unnest(c.limiter_ids) u (id)
+      where u.id <> all (p_limiter_ids) and (
+        exists (select from partitions w where w.blocked_on = u.id and w.fair_key < q.fair_key)
+        or exists (
+          select from partitions w join limiters l on l.id = w.blocked_on
+          where w.blocked_on = u.id and w.in_line_since <= _long_since(p_now)
+            and _longest_first(p_policy, l.admitted, 1) > 0)) limit 1);
   end if;
 end
 $$;

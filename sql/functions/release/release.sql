@@ -51,8 +51,8 @@ declare
   v_policy_id int;
   v_settles boolean;
   v_fails boolean;
-  v_is_small boolean;   -- few jobs have succeeded, all of one policy, and nothing but their slots is to be looked after
-  v_passes_on boolean := p_passes_on;
+  v_is_small boolean;   -- they have succeeded, and nothing but their slots is to be looked after
+  v_passes_on boolean;
   v_counts_ends boolean;   -- an ahead bound counts jobs that are ending
   v_wakes boolean;
   v_ending bigint[] := '{}';
@@ -61,28 +61,29 @@ declare
   v_back record;
   v_turn record;
   v_one record;
+  v_none text;
 begin
-  perform _check_isolation('a release');
+  v_none := _check_isolation('a release');
   select coalesce(array_agg(j order by j.job), '{}'), coalesce(array_agg(j.job order by j.job), '{}'),
     bool_or(j.settled is not null), bool_or(j.retries or not j.ok),
     bool_and(j.ok is true and j.settled is null and j.staged_id is null)
   into v_jobs, v_job_ids, v_settles, v_fails, v_is_small from _finished(p_jobs) j;
   v_passes_on := p_passes_on and cardinality(v_job_ids) <= _few();
-  v_is_small := v_is_small and v_passes_on;
-  if v_is_small then
-    select array_agg(distinct u.id), case when min(f.policy_id) = max(f.policy_id) then min(f.policy_id) end
-    into v_limiter_ids, v_policy_id
-    from in_flight_jobs f cross join unnest(f.limiter_ids) u (id) where f.job_id = any(v_job_ids);
-    select coalesce(p.ahead_seconds, p.ahead) is not null into v_counts_ends
-    from policies p
-    where p.id = v_policy_id and not p.fair_by_work and p.breaker_failures is null and not p.watched
+  if v_is_small and v_passes_on then
+    select p.id, f.limiter_ids, coalesce(p.ahead_seconds, p.ahead) is not null into v_policy_id, v_limiter_ids, v_counts_ends
+    from (
+      select array_agg(distinct u.id) as limiter_ids, min(f.policy_id) as policy_id
+      from in_flight_jobs f cross join unnest(f.limiter_ids) u (id)
+      where f.job_id = any(v_job_ids) having min(f.policy_id) = max(f.policy_id)
+    ) f
+    join policies p on p.id = f.policy_id
+    where not p.fair_by_work and p.breaker_failures is null and not p.watched
       and not exists (select from groups)
       and not exists (select from partitions q where q.probe_job_id = any(v_job_ids))
       -- ends change an adaptive one; and a job that took another's place has limiters of two policies
       and not exists (
-        select from limiters l where l.id = any(v_limiter_ids) and (l.current_max is not null or l.policy_id <> p.id));
-    v_is_small := found;
-    if v_is_small then
+        select from limiters l where l.id = any(f.limiter_ids) and (l.current_max is not null or l.policy_id <> p.id));
+    if found then
       v_turn := _pass_slots_on(
         v_policy_id, v_limiter_ids, v_jobs, case when v_counts_ends then _ends_being_recorded(v_jobs) else '{}' end, p_now);
       if v_turn.left_for is null then
