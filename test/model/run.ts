@@ -317,8 +317,8 @@ class Run {
     const called = await inside(
       this.#client,
       `select ${LANE} as key from policies p
-       cross join lateral _next_in_line(p, 'default', _rooms_for_waiters(array(
-         select l from limiters l where l.id = any(_limiters_to_look_at(p, $3, '{}', $2, false))), true, false, $2), $3, $2) n
+       cross join lateral _next_in_line(p, 'default', array(
+         select l from limiters l where l.id = any(_limiters_to_look_at(p, $3, '{}', $2, false))), null, true, false, $3, $2) n
        cross join unnest(n.called) c
        join partitions q on q.id = c.id
        where p.name = $1 and c.goes_first`,

@@ -93,7 +93,7 @@ begin
         raise exception using errcode = 'DPOUT';
       end if;
     end loop;
-    v_new.id := nextval(pg_get_serial_sequence('staged_jobs', 'id'));
+    v_new.id := nextval('staged_jobs_id_seq');
     v_new.partition_id := v_partition.id;
     v_new.task_identifier := v_job.task;
     v_new.payload := coalesce(v_job.payload, '{}');

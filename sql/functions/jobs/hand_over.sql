@@ -419,7 +419,8 @@ $$;
 -- Takes few jobs out of staging, by their places in the table. Those that others have locked, or that have expired, stay.
 --
 --   p_starts        in the places of `p_ids`
---   specs           of the others as Graphile Worker gets them, in the order of staging
+--   jobs            the others, in that order
+--   specs           as Graphile Worker gets them, in the order of staging
 --   bytes           of their payloads
 --   wait_elsewhere  one may wait in Graphile Worker for something else than a slot
 create or replace function _take_few(
@@ -435,7 +436,7 @@ begin
       for update skip locked))
     returning s as job, s.id, s.payload, s.queue_name, s.flags
   )
-  select coalesce(array_agg(t.job), '{}'),
+  select coalesce(array_agg(t.job order by array_position(p_ids, t.id)), '{}'),
     array_agg(_spec_of(t.job, p_admission, p_starts[array_position(p_ids, t.id)]) order by t.id),
     sum(octet_length(t.payload::text)), bool_or(t.queue_name is not null or t.flags is not null)
   into jobs, specs, bytes, wait_elsewhere from taken t;
@@ -443,7 +444,8 @@ end
 $$;
 
 -- Adds few jobs to Graphile Worker, and puts them in flight; or only the job that is there, if `p_job_id` names it. False: that is
--- gone. `p_moved` has them as they were staged. The lists have the places of `p_ids`. `p_slots` has the limiters of each, as text.
+-- gone. `p_moved` has them as they were staged. The lists but the specs have the places of `p_ids`. `p_slots` has the limiters of
+-- each, as text.
 create or replace function _put_few_in_flight(
   p_policy_id int, p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_job_id bigint, p_moved staged_jobs[], p_ids bigint[],
   p_slots text[], p_works float8[], p_sort_at timestamptz, p_admission bigint, p_now timestamptz
@@ -452,15 +454,16 @@ begin
   if p_job_id is not null then
     insert into in_flight_jobs (
       job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
-    select j.id, m.id, p_admission, j.revision, p_policy_id, m.partition_id, p_slots[1]::bigint[], m.cost, p_works[1], p_now
-    from :GRAPHILE_WORKER_SCHEMA.jobs j cross join unnest(p_moved) m where j.id = p_job_id;
+    select j.id, p_ids[1], p_admission, j.revision, p_policy_id, p_moved[1].partition_id, p_slots[1]::bigint[],
+      p_moved[1].cost, p_works[1], p_now
+    from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id;
   else
     insert into in_flight_jobs (
       job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, sort_at, admitted_at)
-    select j.id, m.id, p_admission, j.revision, p_policy_id, m.partition_id, p_slots[array_position(p_ids, m.id)]::bigint[],
-      m.cost, p_works[array_position(p_ids, m.id)], p_sort_at, p_now
+    select j.id, p_ids[x.at], p_admission, j.revision, p_policy_id, p_moved[x.at].partition_id, p_slots[x.at]::bigint[],
+      p_moved[x.at].cost, p_works[x.at], p_sort_at, p_now
     from :GRAPHILE_WORKER_SCHEMA.add_jobs(p_specs) j
-    join unnest(p_moved) m on m.id = _staged_id_text(j.flags)::bigint;
+    cross join lateral (select array_position(p_ids, _staged_id_text(j.flags)::bigint) as at) x;
   end if;
   return found;
 end

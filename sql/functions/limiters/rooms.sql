@@ -275,7 +275,7 @@ $$;
 -- What a limiter has left that its caller has locked and may have changed in memory, as _room_of says it. Most are caps and
 -- buckets with the numbers of their gate. For those the query of _room_of takes six times as long as what it asks.
 --
---   p_ahead_cap   how many jobs may be in flight, if it is the ahead bound; null: any number
+--   p_ahead_cap   how many jobs may be in flight, if it is the ahead bound; null: it is asked here
 create or replace function _room_for_few(
   p_limiter limiters, p_is_overridden boolean, p_bounded boolean, p_ahead_cap int, p_now timestamptz
 ) returns room_before language plpgsql stable as $$
@@ -305,8 +305,8 @@ begin
     return v_room;
   end if;
   if (p_limiter).kind = 'ahead' then
-    v_room.cap := p_ahead_cap;
-    v_room.ending := case when p_bounded then cardinality(_still_ending((p_limiter).ending)) else 0 end;
+    v_room.cap := case when p_bounded then coalesce(p_ahead_cap, _ahead_cap(p_limiter, p_now)) end;
+    v_room.ending := case when p_bounded and (p_limiter).ending <> '{}' then cardinality(_still_ending((p_limiter).ending)) else 0 end;
     if (abs(extract(epoch from p_now - (p_limiter).sampled_at)) >= 1) is not false then   -- measured once a second
       v_room.measured := coalesce(((p_limiter).released - (p_limiter).sampled_released)
         / greatest(extract(epoch from p_now - (p_limiter).sampled_at)::float8, 1), 0);

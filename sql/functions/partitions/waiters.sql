@@ -60,9 +60,8 @@ create or replace function _call(
 ) language plpgsql as $$
 begin
   perform _refresh_keys(p_policy, p_looked_at, null, p_now);
-  called := (_next_in_line(p_policy, p_shard, _rooms_for_waiters(
-    array(select l from limiters l where l.id = any(p_looked_at)),
-    exists (select from overrides o where o.policy_id = (p_policy).id), p_bounded, p_now), p_most, p_now)).called;
+  called := (_next_in_line(p_policy, p_shard, array(select l from limiters l where l.id = any(p_looked_at)), null,
+    exists (select from overrides o where o.policy_id = (p_policy).id), p_bounded, p_most, p_now)).called;
   chosen := array(select c.id from unnest(called) c);
   if cardinality(called) > p_most then
     chosen := array(
@@ -82,12 +81,15 @@ $$;
 -- first one whose next job its tokens do not reach.
 --
 --   p_shard    call those of this shard alone; null: of any
+--   p_but      for this limiter nobody waits; null: for each somebody may
 --   full_ids   limiters that have no room
 create or replace function _next_in_line(
-  p_policy policies, p_shard text, p_rooms room_before[], p_most int, p_now timestamptz,
+  p_policy policies, p_shard text, p_limiters limiters[], p_but bigint, p_is_overridden boolean, p_bounded boolean, p_most int,
+  p_now timestamptz,
   out called claimed[], out full_ids bigint[]
 ) language plpgsql as $$
 declare
+  v_limiter limiters;
   v_room room_before;
   v_places int;
   v_longest int;
@@ -97,7 +99,9 @@ declare
   v_cost float8;   -- of the next jobs up to this one
 begin
   called := '{}'; full_ids := '{}';
-  foreach v_room in array p_rooms loop
+  foreach v_limiter in array p_limiters loop
+    continue when v_limiter.id = p_but;
+    v_room := _room_for_few(v_limiter, p_is_overridden, p_bounded, null, p_now);
     v_places := least(_room_for_waiters(v_room, (p_policy).fair_by_work), p_most);
     if v_places = 0 then
       full_ids := full_ids || v_room.id;
@@ -153,22 +157,6 @@ create or replace function _places_by_wait(policy policies, l room_before) retur
     policy, (l).admitted, coalesce((l).slots, _jobs_through((l).tokens, 'Infinity', 1) + 1)) else 0 end;
 $$;
 
--- What these limiters have left at `p_now`, see _room_for_few.
-create or replace function _rooms_for_waiters(
-  p_limiters limiters[], p_is_overridden boolean, p_bounded boolean, p_now timestamptz
-) returns room_before[] language plpgsql stable as $$
-declare
-  v_limiter limiters;
-  v_rooms room_before[] := '{}';
-begin
-  foreach v_limiter in array p_limiters loop
-    v_rooms := v_rooms || _room_for_few(v_limiter, p_is_overridden, p_bounded,
-      case when v_limiter.kind = 'ahead' and p_bounded then _ahead_cap(v_limiter, p_now) end, p_now);
-  end loop;
-  return v_rooms;
-end
-$$;
-
 -- The places of staged jobs that are about to leave staging. If a worker pool requeues one, it gets its place again.
 create or replace function _places_of(p_candidates candidate[])
 returns place[] language sql stable as $$
@@ -197,6 +185,7 @@ declare
   -- read before the room is: what is freed later keeps its row
   v_freed bigint[] := array(
     select f.id from freed f where f.policy_id = (p_policy).id and f.limiter_id = any(p_limiter_ids));
+  v_limiter limiters;
   v_room room_before;
   v_first record;   -- in line
   v_is_found boolean;
@@ -213,9 +202,8 @@ begin
       where o.policy_id = (p_policy).id and t.last - t.first < interval '1 day'
         and ((o.from_at > t.first and o.from_at <= t.last) or (o.until_at > t.first and o.until_at <= t.last)));
   end if;
-  foreach v_room in array _rooms_for_waiters(
-    array(select l from limiters l where l.id = any(p_limiter_ids)), v_is_overridden, p_bounded, p_now)
-  loop
+  foreach v_limiter in array array(select l from limiters l where l.id = any(p_limiter_ids)) loop
+    v_room := _room_for_few(v_limiter, v_is_overridden, p_bounded, null, p_now);
     if v_room.kind = 'ahead' and not p_bounded then
       if exists (
         select from partitions q

@@ -44,11 +44,11 @@ declare
   v_job finished_job;
   v_row in_flight_jobs;
   v_gone int := 0;
-  v_ending bigint[] := '{}';
+  v_ending bigint[];
   v_lags real[] := '{}';
   v_runs real[] := '{}';
   v_line record;
-  v_claimed claimed[] := '{}';
+  v_claimed claimed[];
   v_before record;
   v_few record;
   v_full_ids bigint[] := '{}';
@@ -101,7 +101,9 @@ begin
         v_freed[v_at] := v_freed[v_at] + 1;
       end loop;
       v_gone := v_gone + 1;
-      v_ending := case when v_job.job = any(p_ending) then v_ending || v_job.job else v_ending end;
+      if v_job.job = any(p_ending) then
+        v_ending := v_ending || v_job.job;
+      end if;
       v_lags := v_lags || _seconds(v_job.lag_ms);
       v_runs := v_runs || _seconds(v_job.duration_ms);
       is_recorded := is_recorded or v_row.pool_id is not null;
@@ -126,13 +128,12 @@ begin
       if v_there.are_old then
         perform _refresh_keys(v_policy, v_locked_ids, null, v_now);
       end if;
-      v_at := array_position(v_locked_ids, v_policy.ahead_limiter_id);   -- nobody waits for this one
-      v_line := _next_in_line(v_policy, null, _rooms_for_waiters(
-        v_limiters[:v_at - 1] || v_limiters[v_at + 1:], v_there.is_overridden, true, v_now), _few() + 1, v_now);
+      v_line := _next_in_line(
+        v_policy, null, v_limiters, v_policy.ahead_limiter_id, v_there.is_overridden, true, _few() + 1, v_now);
       v_claimed := v_line.called;
       v_full_ids := v_line.full_ids;
     end if;
-    if v_claimed <> '{}' then
+    if cardinality(v_claimed) > 0 then
       v_before := _goes_before(v_policy, v_claimed, v_locked_ids, v_now);
       left_for := case when cardinality(v_claimed) > _few() then 'many' else v_before.left_for end;
       if left_for is not null then
@@ -150,7 +151,7 @@ begin
     elsif v_gone > 0 then
       perform _write_limiters(v_limiters, null, null, cardinality(v_limiters), false, v_now);
     end if;
-    if v_gone > 0 or v_claimed <> '{}' then
+    if v_gone > 0 or cardinality(v_claimed) > 0 then
       insert into activity (policy_id, at, succeeded, failed, lags, runs, passes, pass_seconds, admitted, denied, waits)
       values (p_policy_id, v_now, v_gone, 0, v_lags, v_runs, 0, 0, admitted, v_denied, v_waited);
     end if;

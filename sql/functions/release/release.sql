@@ -72,7 +72,7 @@ begin
   if v_is_small and v_passes_on then
     select p.id, f.limiter_ids, coalesce(p.ahead_seconds, p.ahead) is not null into v_policy_id, v_limiter_ids, v_counts_ends
     from (
-      select array_agg(distinct u.id) as limiter_ids, min(f.policy_id) as policy_id
+      select array_agg(u.id) as limiter_ids, min(f.policy_id) as policy_id
       from in_flight_jobs f cross join unnest(f.limiter_ids) u (id)
       where f.job_id = any(v_job_ids) having min(f.policy_id) = max(f.policy_id)
     ) f
