@@ -345,7 +345,7 @@ begin
     perform _share_lanes(p_policy, p_claimed, p_now);
   end if;
   v_none := _write_limiters(
-    v_limiters, v_rooms, v_wakes, case when p_freed > 0 then cardinality(p_limiters) else 0 end, v_elsewhere, p_now);
+    v_ids, v_limiters, v_rooms, v_wakes, case when p_freed > 0 then cardinality(p_limiters) else 0 end, v_elsewhere, p_now);
   if p_policy.max_pending_in_all is not null and v_is_staged then
     perform _count_pending(p_policy.name, -admitted);
   end if;

@@ -93,10 +93,12 @@ $$;
 
 -- Writes limiters that the caller has locked: what went since they were read, and when passes look at their waiters.
 --
---   p_rooms     in the same places what they have left; null: nothing went
+--   p_ids       theirs, in the same places
+--   p_rooms     there what they have left; null: nothing went
 --   p_changed   the first so many limiters are written in any case: the caller has freed slots of them in memory
 create or replace function _write_limiters(
-  p_limiters limiters[], p_rooms room_before[], p_wakes timestamptz[], p_changed int, p_waits_elsewhere boolean, p_now timestamptz
+  p_ids bigint[], p_limiters limiters[], p_rooms room_before[], p_wakes timestamptz[], p_changed int, p_waits_elsewhere boolean,
+  p_now timestamptz
 ) returns void language plpgsql as $$
 begin
   update limiters l set
@@ -114,7 +116,7 @@ begin
   from unnest(p_limiters) with ordinality b
   left join unnest(p_rooms) r on r.id = b.id
   cross join lateral (select coalesce(r.admitted - b.admitted, 0) as admits) x
-  where l.id = b.id and (b.ordinality <= p_changed or x.admits > 0 or p_wakes[b.ordinality] is not null or r.measured is not null
+  where l.id = b.id and l.id = any(p_ids) and (b.ordinality <= p_changed or x.admits > 0 or p_wakes[b.ordinality] is not null or r.measured is not null
     or b.refilled_at > p_now + interval '1 second');   -- its clock was wrong: the mark moves back
 end
 $$;

@@ -149,7 +149,7 @@ begin
       v_full_ids := v_full_ids || v_few.full_ids;
       v_is_timed := v_few.is_timed;
     elsif v_gone > 0 then
-      perform _write_limiters(v_limiters, null, null, cardinality(v_limiters), false, v_now);
+      perform _write_limiters(v_locked_ids, v_limiters, null, null, cardinality(v_limiters), false, v_now);
     end if;
     if v_gone > 0 or cardinality(v_claimed) > 0 then
       insert into activity (policy_id, at, succeeded, failed, lags, runs, passes, pass_seconds, admitted, denied, waits)
