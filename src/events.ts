@@ -66,6 +66,16 @@ export type PolicyEventMap = {
    * again, and the original completes without running. `key`: null, if the gate counts over the whole policy.
    */
   "dispatchPolicy:requeue": { policy: string; jobId: string; gate: string; key: string | null; max: number };
+  /**
+   * Another server answers this pool than before, as after a failover: `server` is its system identifier and timeline. The pool has said which `runs` of jobs with
+   * a slot go on; `occupied` of them had no slot there, and have one again.
+   */
+  "dispatchPolicy:promoted": { server: string; runs: number; occupied: number };
+  /**
+   * This pool had jobs locked that it did not have, because an answer of the database was lost, or a promotion had lost their ends.
+   * They are unlocked, or completed if they had ended well.
+   */
+  "dispatchPolicy:gaveUp": { unlocked: number; completed: number };
   /** Jobs that waited in Graphile Worker were moved into staging, because this process had caught many of them. */
   "dispatchPolicy:adopt": { policy: string; task: string; count: number };
   /** A flush released finished jobs. */

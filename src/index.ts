@@ -1,5 +1,6 @@
 export type { TickResult } from "./admit/tick.ts";
 export type { Queryable } from "./db/engine.ts";
+export { survivingPool } from "./db/surviving-pool.ts";
 export { type DrizzleLike, type DrizzleSql, fromDrizzle } from "./drivers/drizzle.ts";
 export { fromKysely, type KyselyLike } from "./drivers/kysely.ts";
 export { fromPostgresJs, type PostgresJsLike } from "./drivers/postgres-js.ts";

@@ -11,10 +11,12 @@ export interface ServerOptions {
   readonly preload?: readonly string[];
   /** Further settings, as in postgresql.conf. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** Fills the data folder in place of initdb, as for a standby. Servers in Docker do not ask for it. */
+  readonly fill?: (data: string) => Promise<void>;
 }
 
 const NOT_DURABLE = {
-  ...{ fsync: "off", synchronous_commit: "off", full_page_writes: "off" },
+  ...{ fsync: "off", full_page_writes: "off" },
   // A vacuum that shortens a table has it locked for longer than the engine waits. So tests would end in another way, rarely.
   // Durable servers, whose tests and benchmarks last longer, vacuum as usual.
   autovacuum_naptime: "1d",

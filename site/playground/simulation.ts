@@ -258,7 +258,7 @@ export async function simulate(setup: Setup, world: World): Promise<Ran> {
       ttlMs: setup.seconds * 1000,
       bids: true,
     };
-    await withPgClient((client) => engine.beat(client, { ...pool, ...times }, bid));
+    await withPgClient((client) => engine.beat(client, { ...pool, ...times, saidOn: null }, bid));
   }
 
   async function frame(now: number): Promise<Frame> {

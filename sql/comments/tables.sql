@@ -316,6 +316,10 @@ comment on column partitions.laned is
   'Whether its partition has had several lanes. Each is a row with the same key; passes and verbs take them together.';
 
 comment on sequence ticks is 'Numbers the passes; partitions keep it as visited.';
+comment on sequence timeline is
+  'The timeline of the server that was met last: see _meet_server. Not called: none yet.';
+comment on sequence promoted_at is
+  'When another timeline was met than before, in milliseconds since 1970. 0: never.';
 
 comment on table staged_jobs is
   'One row for each job that waits for its gates. Graphile Worker does not know it yet, unless it is parked. A parked job has failed, and waits here for its retry. In Graphile Worker its run_at is infinity. A job is staged and in flight at once only between two flushes of a worker.';
@@ -438,6 +442,8 @@ comment on column in_flight_jobs.cancelled_at is
   'When an operator cancelled the job; null: nobody has. If the run fails, the job has failed for good, and it does not start again. The next job in the row is another one.';
 comment on column in_flight_jobs.cancelled_by is 'Who cancelled it.';
 comment on column in_flight_jobs.cancel_reason is 'Why; null: nobody said.';
+comment on column in_flight_jobs.lent_until is
+  'Its pool runs it without having it locked in Graphile Worker, see _give_up_locks: until then nobody takes its slot for lost. Null: it has it locked.';
 
 comment on table superseded_jobs is
   'Jobs of Graphile Worker in whose place another one runs. Either a copy was staged, because they came past their policy or were requeued: if a process is killed before the original completes, the row prevents a second copy. Or they were parked, and lost their place to a newer job of their key: that job gets their row; if it leaves staging without an admission, _sweep_replaced fails them for good.';
@@ -538,6 +544,8 @@ comment on column workers.unbroken_since is
   'Since when no heartbeat came late. Only a pool with unbroken heartbeats may find others dead. A slot_timeout counts from it.';
 comment on column workers.pooled is
   'True: at its start it was connected through a pooler in transaction mode, which no notification passes.';
+comment on column workers.server is
+  'The server for which it has said what it runs, see _server_now.';
 
 comment on table leases is
   'One row for each shard: which worker pool runs its tick loop. A lease only saves work, because several ticks at once are correct.';

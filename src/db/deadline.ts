@@ -22,8 +22,8 @@ export function inTime(engine: Engine, withPgClient: WithPgClient): WithPgClient
 
 /**
  * Like `withPgClient`, but it fails when its time is over, whether it waits for a client of the pool, for a lock or for the
- * network. `cancel` gets the process id of the backend that runs a statement then. A client that comes too late goes back
- * unused.
+ * network. `cancel` gets the process id of the backend that runs a statement then. A client that does not answer after that
+ * either ends, so that nobody gets it again. One that comes too late goes back unused.
  */
 export function withDeadline(
   withPgClient: WithPgClient,
@@ -31,21 +31,39 @@ export function withDeadline(
   cancel: (pid: number) => Promise<unknown>,
 ): WithPgClient {
   return async <T>(callback: Parameters<typeof withPgClient<T>>[0]) => {
-    let pid: number | null | undefined;
+    let used: Used | null = null;
     try {
       return await within(patience, (isOver) =>
         withPgClient<T>(async (client) => {
           if (isOver()) throw new NoAnswerError("it has failed already, and runs nothing");
-          ({ processID: pid } = client as { processID?: number | null });
-          return callback(client);
+          used = client as object;
+          return callback(client).finally(() => {
+            used = null;
+          });
         }),
       );
     } catch (error) {
-      // if this fails, the statement's own timeouts end it
-      if (error instanceof NoAnswerError && typeof pid === "number") cancel(pid).catch(() => {});
+      if (error instanceof NoAnswerError) endIfStuck(() => used, cancel);
       throw error;
     }
   };
+}
+
+/** A statement that is cancelled ends within this. */
+const CANCELLED_WITHIN_MS = 5000;
+
+interface Used {
+  readonly processID?: number | null;
+  end?(): Promise<void>;
+}
+
+/** Cancels what runs in a client. If that does not end it, the network is gone, and the client ends. */
+function endIfStuck(used: () => Used | null, cancel: (pid: number) => Promise<unknown>): void {
+  const client = used();
+  if (typeof client?.processID === "number") cancel(client.processID).catch(() => {});
+  setTimeout(() => {
+    if (client !== null && used() === client) void client.end?.().catch(() => {});
+  }, CANCELLED_WITHIN_MS).unref();
 }
 
 /** The database did not answer in time: a statement may still run there. */

@@ -17,7 +17,7 @@ import { ticking } from "./ticking.ts";
 
 export type { ExportedRow } from "./exporting.ts";
 export { type Arguments, parameter } from "./parameters.ts";
-export type { Lease } from "./pools.ts";
+export type { EndedJob, Lease, SaidRun } from "./pools.ts";
 export type { FinishedJob, Move, Retry, Settled } from "./releasing.ts";
 export type { LoadRow, RecordedLoad, RecordedOverride, RecordedPartition } from "./rolling-up.ts";
 export type { Attempt, CaughtJob, OccupiedSlot, Share } from "./running.ts";

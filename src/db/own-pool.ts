@@ -2,9 +2,11 @@ import pg from "pg";
 import { type HostConnections, settingsOf } from "./connection-settings.ts";
 import { NoAnswerError, withDeadline, within } from "./deadline.ts";
 import { limitStatements } from "./isolation.ts";
+import { codeOf } from "./outage.ts";
 import { prepareSession } from "./own-session.ts";
 import { parameter } from "./parameters.ts";
 import type { Patience } from "./patience.ts";
+import { OLD_SERVER } from "./sqlstates.ts";
 
 export interface OwnPoolOptions extends HostConnections {
   /** The most connections. */
@@ -147,10 +149,10 @@ export function makeOwnPool({ max, beside = 0, patience, cancel, onFallback, ...
     }
   }
 
-  /** After a failure the connection is kept, unless something may still run in it. */
+  /** After a failure the connection is kept, unless something may still run in it, or it leads to an old primary. */
   function leave(client: pg.PoolClient, error: unknown): void {
     if (error instanceof NoAnswerError) backends.giveUp(client);
-    client.release(error instanceof NoAnswerError);
+    client.release(error instanceof NoAnswerError || codeOf(error) === OLD_SERVER);
   }
 
   async function borrow<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
@@ -186,6 +188,7 @@ function makePool(settings: pg.PoolConfig): pg.Pool {
   const pool = new pg.Pool({
     ...settings,
     min: 0,
+    query_timeout: 0, // pg would lend the connection again while the statement still waits there
     idleTimeoutMillis: 0,
     maxUses: Number.POSITIVE_INFINITY,
     keepAlive: true,

@@ -1,5 +1,6 @@
 import { parameters } from "./parameters.ts";
 import { numberOf } from "./rows.ts";
+import type { StageBatch } from "./staging.ts";
 import { interval, type Queryable, type Statements } from "./statements.ts";
 
 export interface Lease {
@@ -10,6 +11,23 @@ export interface Lease {
   next_in_ms: number | null;
   waiting: boolean;
   busy: boolean;
+}
+
+/** A run of a job with a slot, as its pool says it. */
+export interface SaidRun {
+  readonly job: string;
+  readonly revision: number;
+  readonly attempt: number;
+  readonly admission: string;
+  readonly stagedId: string | null;
+  /** As in {@link Attempt}. */
+  readonly lockedAt: Date | null;
+}
+
+/** A job that has ended well. */
+export interface EndedJob {
+  readonly job: string;
+  readonly revision: number;
 }
 
 const BEAT = parameters(
@@ -24,19 +42,23 @@ const BEAT = parameters(
   "interval",
   "boolean",
   "interval",
+  "text",
 );
 
 /** Worker pools and their leases. It is long because it is a list: a method a statement. */
-export function pools({ internal, rows }: Statements) {
+export function pools({ internal, rows, first }: Statements) {
   const leasesOf = async (client: Queryable, text: string, values: unknown[]) =>
-    (await rows<Lease>(client, text, values)).map((lease) => ({
+    (await rows<Lease & { server?: string }>(client, text, values)).map((lease) => ({
       ...lease,
       expires_in_ms: numberOf(lease.expires_in_ms),
       next_in_ms: numberOf(lease.next_in_ms),
     }));
   return {
-    /** A pool's heartbeat and its bids for leases. Returns what its loops need to know before they sleep. */
-    beat: (
+    /**
+     * A pool's heartbeat and its bids for leases. Returns what its loops need to know before they sleep, and which server
+     * it is. `saidOn`: the one for which the pool has said what it runs; null if it is new.
+     */
+    beat: async (
       client: Queryable,
       pool: {
         id: string;
@@ -46,10 +68,11 @@ export function pools({ internal, rows }: Statements) {
         pid: number;
         staleAfterMs: number;
         clockBehindMs: number;
+        saidOn: string | null;
       },
       bid: { policies: readonly string[]; shards: readonly string[] | null; ttlMs: number; bids: boolean },
-    ) =>
-      leasesOf(client, `select * from ${internal}._beat(${BEAT})`, [
+    ) => {
+      const found = await leasesOf(client, `select * from ${internal}._beat(${BEAT})`, [
         pool.id,
         pool.slots,
         pool.tasks,
@@ -61,7 +84,67 @@ export function pools({ internal, rows }: Statements) {
         interval(bid.ttlMs),
         bid.bids,
         interval(pool.clockBehindMs),
-      ]),
+        pool.saidOn,
+      ]);
+      return {
+        server: found[0]?.server as string,
+        leases: found.filter(({ policy }) => policy !== null) as readonly Lease[],
+      };
+    },
+
+    /** Says which jobs a pool runs. Returns those of them that have no slot: see `_say_runs`. */
+    sayRuns: async (
+      client: Queryable,
+      poolId: string,
+      server: string,
+      runs: readonly SaidRun[],
+      anew: boolean,
+    ) =>
+      (
+        await rows<{ id: string }>(
+          client,
+          `select id::text as id from ${internal}._say_runs(${parameters("text", "text", "json", "boolean")}) s (id)`,
+          [poolId, server, JSON.stringify(runs), anew],
+        )
+      ).map(({ id }) => id),
+
+    /** Occupies slots for a job that runs. `batch` has this job alone. */
+    occupyRun: (client: Queryable, poolId: string, run: SaidRun, batch: StageBatch) =>
+      rows(
+        client,
+        `select ${internal}._occupy_run(${parameters("text", "id", "int", "int", "id", "id", "json")})`,
+        [
+          ...[poolId, run.job, run.revision, run.attempt, run.admission, run.stagedId],
+          JSON.stringify({ ...batch, jobs: batch.jobs.map(({ payload: _, ...job }) => job) }),
+        ],
+      ),
+
+    /** Gives up what a pool has locked and does not have: see `_give_up_locks`. */
+    giveUpLocks: (
+      client: Queryable,
+      poolId: string,
+      jobs: {
+        running: readonly string[];
+        fetched: readonly string[];
+        recording: readonly string[];
+        lost: readonly string[];
+        ended: readonly EndedJob[];
+        afterMs: number;
+      },
+    ) =>
+      first<{ unlocked: number; completed: number; lent: string[]; is_left: boolean }>(
+        client,
+        `select unlocked, completed, lent::text[] as lent, is_left
+         from ${internal}._give_up_locks(${parameters("text", "ids", "ids", "ids", "ids", "json", "interval")})`,
+        [
+          ...[poolId, jobs.running, jobs.fetched, jobs.recording, jobs.lost],
+          ...[JSON.stringify(jobs.ended), interval(jobs.afterMs)],
+        ],
+      ),
+
+    /** Keeps others from fetching jobs that were lent: see `_lend`. */
+    lend: (client: Queryable, poolId: string, jobIds: readonly string[]) =>
+      rows(client, `select ${internal}._lend(${parameters("text", "ids")})`, [poolId, jobIds]),
 
     /** The leases of these policies as they are, without bidding. A shard with something to do is there without one. */
     leases: (client: Queryable, policies: readonly string[]) =>

@@ -3,6 +3,8 @@ export const UNKNOWN_POLICY = "DPPOL";
 export const BACKLOG_FULL = "DPFUL";
 export const BAD_KEY = "DPKEY";
 export const IN_USE = "DPUSE";
+/** The server is an old primary: another one has had a later timeline. */
+export const OLD_SERVER = "DPOLD";
 /** The codes of a wrong argument. */
 export const BAD_ARGUMENT: ReadonlySet<string | undefined> = new Set(["DPARG", BAD_KEY]);
 /** PostgreSQL's own. */

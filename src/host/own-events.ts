@@ -5,19 +5,31 @@ import type { CompiledSharedOptions, WorkerEventMap, WorkerEvents } from "graphi
 const NAMES = [
   "pool:create",
   "pool:listen:success",
+  "pool:listen:error",
   "pool:listen:notification",
   "pool:listen:release",
   "pool:fatalError",
   "pool:release",
   "localQueue:init",
   "localQueue:getJobs:complete",
+  "localQueue:returnJobs",
   "worker:create",
   "worker:stop",
   "worker:getJob:start",
   "worker:getJob:empty",
   "worker:getJob:error",
+  "job:start",
   "job:complete",
 ] as const satisfies readonly (keyof WorkerEventMap)[];
+
+type Own = (typeof NAMES)[number];
+
+/** An emitter of these events. To listen to another one does not compile. */
+export interface OwnEvents {
+  on<N extends Own>(name: N, listener: (event: WorkerEventMap[N]) => void): unknown;
+  once<N extends Own>(name: N, listener: (event: WorkerEventMap[N]) => void): unknown;
+  off<N extends Own>(name: N, listener: (event: WorkerEventMap[N]) => void): unknown;
+}
 
 /** The receivers of an emitter, by the hooks of compiled options: copies of these options have the same hooks. */
 type Receivers = WeakMap<object, WorkerEvents>;
@@ -29,7 +41,7 @@ const receiversOf = new WeakMap<WorkerEvents, Receivers>();
  *
  * However many they are, the emitter has one listener for each event.
  */
-export function ownEvents({ events, hooks }: CompiledSharedOptions): WorkerEvents {
+export function ownEvents({ events, hooks }: CompiledSharedOptions): OwnEvents {
   const own: WorkerEvents = new EventEmitter();
   (receiversOf.get(events) ?? relay(events)).set(hooks, own);
   return own;

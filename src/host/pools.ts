@@ -1,9 +1,12 @@
+import type { EventEmitter } from "node:events";
 import type { CompiledSharedOptions, Logger, TaskList, WithPgClient, WorkerPool } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
+import { LOST_ANSWER } from "../db/surviving-pool.ts";
 import { ArgumentError } from "../errors.ts";
 import type { EventSink } from "../events.ts";
 import type { PoolClock } from "../pool/pool-context.ts";
 import { makeWorkerPool, type WorkerPoolRuntime } from "../pool/worker-pool.ts";
+import type { RunningJobs } from "../run/running-jobs.ts";
 import type { Settings } from "../settings.ts";
 import { fetchingOf } from "./worker-internals.ts";
 
@@ -18,6 +21,9 @@ const CLOCK_LOOKS = 5;
 const SAME_CLOCK: PoolClock = { behindMs: 0, atMostMs: 0 };
 
 export interface PoolsContext {
+  readonly jobs: RunningJobs;
+  /** Looks whether a pool's notifications still come. */
+  readonly checkListening: (poolId: string) => void;
   readonly engine: Engine;
   readonly settings: Settings;
   readonly events: EventSink;
@@ -30,6 +36,7 @@ export function makePools(compiled: CompiledSharedOptions, context: PoolsContext
   const { concurrentJobs: slots, useNodeTime } = compiled.resolvedPreset.worker;
   const starting = new Map<string, Promise<void>>();
   const open = new Map<string, WorkerPoolRuntime>();
+  const closing = new Map<string, () => void>();
 
   async function openPool(
     workerPool: WorkerPool,
@@ -49,10 +56,16 @@ export function makePools(compiled: CompiledSharedOptions, context: PoolsContext
       slots,
       tasks: Object.keys(tasks),
       fetching: fetchingOf(workerPool, tasks, slots),
+      hand: context.jobs.inHand(poolId),
+      runOf: context.jobs.runOf,
+      checkListening: () => context.checkListening(poolId),
       withPgClient,
       pgPool,
     });
     open.set(poolId, pool);
+    const emitter = pgPool as Partial<EventEmitter> | undefined;
+    emitter?.on?.(LOST_ANSWER, pool.lostAnswer);
+    closing.set(poolId, () => emitter?.off?.(LOST_ANSWER, pool.lostAnswer));
     try {
       if (!oneShot) checkConnections(compiled);
       await pool.start();
@@ -78,7 +91,10 @@ export function makePools(compiled: CompiledSharedOptions, context: PoolsContext
     release(poolId: string): void {
       void open.get(poolId)?.disconnect();
       open.delete(poolId);
+      closing.get(poolId)?.();
+      closing.delete(poolId);
       starting.delete(poolId);
+      context.jobs.forget(poolId);
     },
   };
 }

@@ -1,4 +1,4 @@
-import type { CompiledSharedOptions, Job, Logger, Task, WorkerEvents } from "graphile-worker";
+import type { CompiledSharedOptions, Job, Logger, Task } from "graphile-worker";
 import { makeTickTask } from "../admit/tick-task.ts";
 import { type Engine, makeEngine } from "../db/engine.ts";
 import { migrate } from "../db/migrate.ts";
@@ -11,13 +11,14 @@ import { makeUnadmittedLog } from "../run/unadmitted.ts";
 import { UncountedRunError } from "../run/uncounted.ts";
 import { markHandled, type Observer } from "../run/wrap-task.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
-import { ownEvents } from "./own-events.ts";
+import { type OwnEvents, ownEvents } from "./own-events.ts";
 import { makePools, type Pools } from "./pools.ts";
 import { makeShutdowns } from "./shutdowns.ts";
 import {
   beforeEachFetch,
   beforeLocalFetches,
   listen,
+  poolOf,
   refuseFirstFetch,
   renewTaskIds,
   wrapTaskLists,
@@ -130,8 +131,11 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   const logger = ours(compiled.logger);
   const own = ownEvents(compiled);
   const events = safely(compiled.events, () => logger);
-  const pools = makePools(compiled, { engine, settings, events, logger });
   const jobs = makeRunningJobs();
+  const { checkListening } = listen(own, settings.schema, logger, (poolId, said, pid) =>
+    pools.byId(poolId)?.onNotification(said, pid),
+  );
+  const pools = makePools(compiled, { engine, settings, events, logger, jobs, checkListening });
   const logUnadmitted = makeUnadmittedLog();
 
   const observer: Observer = {
@@ -140,7 +144,14 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     events,
     waitedLocally: jobs.waitedMs,
     clockBehindMs: (job) => pools.byId(job.locked_by)?.clockBehindMs ?? 0,
-    confirm: (job) => pools.byId(job.locked_by)?.confirm(job) ?? null,
+    confirm(job) {
+      const { locked_by: poolId } = job;
+      if (poolId === null) return null;
+      const doubt = pools.byId(poolId)?.confirm(job) ?? null;
+      if (doubt === null) return null;
+      jobs.asks(poolId, job);
+      return doubt.then(() => jobs.runs(poolId, job));
+    },
     started(job, running) {
       jobs.started(job, running);
       pools.byId(job.locked_by)?.started(job, running);
@@ -163,9 +174,19 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   wrapTaskLists(compiled, own, observer, tickTask(pools, { engine, settings, events }), logger);
   guardFetches(compiled, own, pools);
   renewTaskIds(own, settings.sweepIntervalMs);
-  listen(own, settings.schema, logger, (poolId, said, pid) => pools.byId(poolId)?.onNotification(said, pid));
-  own.on("localQueue:getJobs:complete", (event) => jobs.fetched(event.jobs));
-  own.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
+  own.on("localQueue:getJobs:complete", ({ localQueue, jobs: fetched }) =>
+    jobs.fetched(poolOf(localQueue).id, fetched),
+  );
+  own.on("localQueue:returnJobs", ({ localQueue, jobs: returned }) =>
+    jobs.returned(poolOf(localQueue).id, returned),
+  );
+  own.on("job:start", ({ worker, job }) => jobs.runs(worker.workerPool.id, job));
+  own.on("job:complete", ({ worker, job, error }) => {
+    jobs.done(worker.workerPool.id, job, error === null);
+    ended(worker.workerPool.id, job, error);
+  });
+  own.on("pool:listen:error", ({ workerPool }) => pools.byId(workerPool.id)?.lostConnection());
+  own.on("worker:getJob:error", ({ worker }) => pools.byId(worker.workerPool.id)?.lostAnswer());
   own.on("pool:release", ({ workerPool }) => pools.release(workerPool.id));
   return {
     ...{ logger, pools, shutdowns: makeShutdowns(compiled, own, logger) },
@@ -196,7 +217,7 @@ function tickTask(
 }
 
 /** Lets no pool fetch jobs before it is registered, and lets a one-shot pool catch up before each fetch. */
-function guardFetches(compiled: CompiledSharedOptions, own: WorkerEvents, pools: Pools): void {
+function guardFetches(compiled: CompiledSharedOptions, own: OwnEvents, pools: Pools): void {
   beforeLocalFetches(own, async (workerPool, withPgClient, tasks) => {
     await pools.start(workerPool, withPgClient, tasks);
     if (pools.byId(workerPool.id)?.isUnregistered()) throw unregistered();

@@ -1,5 +1,6 @@
-import type { CompiledSharedOptions, Logger, Worker, WorkerEvents, WorkerPool } from "graphile-worker";
+import type { CompiledSharedOptions, Logger, Worker, WorkerPool } from "graphile-worker";
 import { LONGEST_TIMER_MS } from "../duration.ts";
+import type { OwnEvents } from "./own-events.ts";
 
 /** How long Graphile Worker may take to end a pool after the last of its workers, beside its batch delays. */
 const ENDS_WITHIN_MS = 5000;
@@ -15,7 +16,7 @@ const ENDS_WITHIN_MS = 5000;
  * The pool then falls silent, and others unlock its jobs. The last batch may begin a whole delay after the last worker has
  * ended, so the delays count as well.
  */
-export function makeShutdowns({ resolvedPreset }: CompiledSharedOptions, own: WorkerEvents, logger: Logger) {
+export function makeShutdowns({ resolvedPreset }: CompiledSharedOptions, own: OwnEvents, logger: Logger) {
   const { completeJobBatchDelay = 0, failJobBatchDelay = 0 } = resolvedPreset.worker;
   const endsWithinMs = ENDS_WITHIN_MS + Math.max(completeJobBatchDelay, failJobBatchDelay, 0);
   const ends = new WeakMap<WorkerPool, PoolEnd>();

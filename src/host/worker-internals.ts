@@ -7,13 +7,14 @@ import type {
   Task,
   TaskList,
   WithPgClient,
-  WorkerEvents,
   WorkerPool,
 } from "graphile-worker";
 import { CHANNEL, type Notification, readNotification } from "../admit/notification.ts";
+import { checkAnswers, type PoolClient } from "../db/listening.ts";
 import { TICK_TASK } from "../policy/job.ts";
 import type { Fetching } from "../run/adoption.ts";
 import { isHandled, type Observer, wrapTasks } from "../run/wrap-task.ts";
+import type { OwnEvents } from "./own-events.ts";
 
 // The parts of Graphile Worker that this package uses beyond the plugin interface. If a release of Graphile Worker changes
 // one, the host matrix test fails.
@@ -31,7 +32,7 @@ const observerOf = ({ abortSignal }: JobHelpers) => observers.get(abortSignal);
  */
 export function wrapTaskLists(
   compiled: CompiledSharedOptions,
-  own: WorkerEvents,
+  own: OwnEvents,
   observer: Observer,
   tickTask: Task,
   logger: Logger,
@@ -114,7 +115,7 @@ export function fetchingOf(workerPool: WorkerPool, tasks: TaskList, slots: numbe
  * whose jobs are staged, and their next jobs get others. If the reading fails, Graphile Worker keeps the failure, and every fetch
  * fails until the keys change once more. So they do after a fetch that failed.
  */
-export function renewTaskIds(own: WorkerEvents, everyMs: number): void {
+export function renewTaskIds(own: OwnEvents, everyMs: number): void {
   const lists = new WeakMap<WorkerPool, { readonly tasks: TaskList; readAt: number; jobsCame: boolean }>();
   const renew = (workerPool: WorkerPool, afterMs: number) => {
     const list = lists.get(workerPool);
@@ -165,7 +166,7 @@ function reorder(tasks: TaskList): void {
 
 /** A local queue fetches as soon as it is made, before a worker starts. This makes its fetches wait for its pool. */
 export function beforeLocalFetches(
-  own: WorkerEvents,
+  own: OwnEvents,
   openPool: (workerPool: WorkerPool, withPgClient: WithPgClient, tasks: TaskList) => Promise<void>,
 ): void {
   own.on("localQueue:init", (event) => {
@@ -184,6 +185,14 @@ export function beforeLocalFetches(
         )) satisfies WithPgClient,
     });
   });
+}
+
+/** A connection that was quiet for so long is asked whether it is there. */
+const QUIET_MS = 8000;
+
+/** The worker pool of a local queue. */
+export function poolOf(localQueue: unknown): WorkerPool {
+  return (localQueue as LocalQueue).workerPool;
 }
 
 /** The parts of a local queue that fetch jobs. */
@@ -207,17 +216,23 @@ function setOptions(
  * queue up. So ours go out only after an answer.
  */
 export function listen(
-  own: WorkerEvents,
+  own: OwnEvents,
   schema: string,
   logger: Logger,
   onNotification: (poolId: string, said: Partial<Notification>, pid?: number) => void,
-): void {
+): { checkListening(poolId: string): void } {
   const releases = new WeakMap<object, () => void>();
+  const listeners = new Map<string, PoolClient>();
+  const heardAt = new WeakMap<object, number>();
   own.on("pool:listen:success", ({ workerPool, client }) => {
     let listening: Promise<void> | undefined;
     const start = () => {
       listening = client.query(`listen ${CHANNEL}`).then(
-        () => onNotification(workerPool.id, {}), // notifications may have been missed before
+        () => {
+          listeners.set(workerPool.id, client);
+          heardAt.set(client, performance.now());
+          onNotification(workerPool.id, {}); // notifications may have been missed before
+        },
         (error: Error) => logger.debug(`Listening failed: ${error.message}`),
       );
     };
@@ -228,10 +243,23 @@ export function listen(
       listening?.then(() => client.query(`unlisten ${CHANNEL}`)).catch(() => {});
     });
   });
-  own.on("pool:listen:release", ({ client }) => releases.get(client)?.());
-  own.on("pool:listen:notification", ({ workerPool, message }) => {
+  own.on("pool:listen:release", ({ workerPool, client }) => {
+    if (listeners.get(workerPool.id) === client) listeners.delete(workerPool.id);
+    releases.get(client)?.();
+  });
+  own.on("pool:listen:notification", ({ workerPool, message, client }) => {
+    heardAt.set(client, performance.now());
     if (message.channel !== CHANNEL) return;
     const said = readNotification(message.payload, schema);
     if (said) onNotification(workerPool.id, said, message.processId);
   });
+  return {
+    /** Looks whether a pool's notifications still come. If not, Graphile Worker listens anew. */
+    checkListening(poolId): void {
+      const client = listeners.get(poolId);
+      if (!client || performance.now() - (heardAt.get(client) ?? 0) < QUIET_MS) return;
+      heardAt.set(client, performance.now());
+      void checkAnswers(client, `listen ${CHANNEL}`);
+    },
+  };
 }

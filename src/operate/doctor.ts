@@ -5,6 +5,7 @@ import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { withSchemas } from "../db/sql-files.ts";
 import type { OperateContext } from "./call.ts";
 import { admissionChecks } from "./doctor/admission.ts";
+import { failoverChecks, serverFailoverChecks } from "./doctor/failover.ts";
 import {
   type Check,
   type DoctorThresholds,
@@ -78,7 +79,7 @@ export async function examined<T>(
 
 /** Without a schema there is nothing else to look at. */
 export function checksFor({ found }: SchemaState): readonly Check[] {
-  const always = [...versionChecks, ...serverChecks];
+  const always = [...versionChecks, ...serverChecks, ...serverFailoverChecks];
   if (found === null) return always;
   return [
     ...always,
@@ -86,6 +87,7 @@ export function checksFor({ found }: SchemaState): readonly Check[] {
     ...tableChecks,
     ...snapshotChecks,
     ...workerChecks,
+    ...failoverChecks,
     ...tickChecks,
     ...admissionChecks,
   ];

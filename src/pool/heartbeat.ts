@@ -1,12 +1,15 @@
 import os from "node:os";
 import type { makeTickLoops } from "../admit/tick-loop.ts";
 import type { Lease } from "../db/engine.ts";
+import { codeOf } from "../db/outage.ts";
+import { OLD_SERVER } from "../db/sqlstates.ts";
 import { makeFailureLog } from "../failure-log.ts";
 import type { makeCancellations } from "../run/cancellations.ts";
 import { type Bid, type makeBids, NO_BID } from "./bids.ts";
 import type { PoolConnections } from "./connections.ts";
 import { ERROR_SLEEP_MS, type PoolContext, type PoolLife } from "./pool-context.ts";
 import { makePulse } from "./pulse.ts";
+import type { SaidRuns } from "./said-runs.ts";
 import type { Silence } from "./silence.ts";
 import type { makeSweeper } from "./sweeper.ts";
 
@@ -16,6 +19,7 @@ export interface HeartbeatParts {
   readonly connections: Pick<PoolConnections, "forBeats">;
   readonly bids: ReturnType<typeof makeBids>;
   readonly silence: Silence;
+  readonly saidRuns: SaidRuns;
   readonly loops: ReturnType<typeof makeTickLoops>;
   readonly sweeper: ReturnType<typeof makeSweeper>;
   readonly cancellations: Pick<ReturnType<typeof makeCancellations>, "lookIfRunning">;
@@ -28,7 +32,7 @@ export interface HeartbeatParts {
  */
 export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
   const { settings, engine, logger } = context;
-  const { life, connections, bids, silence, loops, sweeper, cancellations } = parts;
+  const { life, connections, bids, silence, saidRuns, loops, sweeper, cancellations } = parts;
   const pulse = makePulse(beat);
   const failures = makeFailureLog(logger, "Heartbeat failed, trying again", "Heartbeats work");
 
@@ -38,11 +42,11 @@ export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
       const leases = await send(bids.bid());
       failures.succeeded();
       await cancellations.lookIfRunning();
-      if (life.stopping) return settings.workerHeartbeatIntervalMs;
+      if (life.stopping) return Math.min(settings.workerHeartbeatIntervalMs, saidRuns.dueInMs());
       loops.follow(leases);
       for (const { policy, shard, leads, waiting, next_in_ms } of leases)
         if (leads && (waiting || (next_in_ms ?? 1) <= 0)) loops.nudge(policy, shard);
-      const longest = bids.sleepAfter(leases);
+      const longest = Math.min(bids.sleepAfter(leases), saidRuns.dueInMs());
       if (!(loops.size > 0 && leases[0]?.leads && leases[0].busy)) return longest;
       sweeper.sweepIfDue();
       return Math.min(longest, sweeper.dueInMs());
@@ -54,9 +58,16 @@ export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
 
   async function send(bid: Bid): Promise<readonly Lease[]> {
     const sentAt = performance.now();
-    const leases = await connections.forBeats((client) => engine.beat(client, describePool(), bid));
-    silence.arrived(sentAt);
+    const { leases, server } = await connections
+      .forBeats((client) => engine.beat(client, describePool(), bid))
+      .catch((error) => {
+        if (codeOf(error) === OLD_SERVER) silence.begins();
+        throw error;
+      });
+    const wasSilent = silence.arrived(sentAt);
     bids.took(performance.now() - sentAt);
+    context.checkListening();
+    await saidRuns.heard(server, wasSilent);
     return leases;
   }
 
@@ -70,6 +81,7 @@ export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
       pid: process.pid,
       staleAfterMs: settings.workerStaleAfterMs,
       clockBehindMs: context.clock.atMostMs,
+      saidOn: saidRuns.server(),
     };
   }
 

@@ -1,10 +1,12 @@
 import type { Job } from "graphile-worker";
 import { sleep } from "../admit/sleeper.ts";
 import { ERROR_SLEEP_MS, type PoolLife } from "./pool-context.ts";
+import type { SaidRuns } from "./said-runs.ts";
 import type { Silence } from "./silence.ts";
 
 export interface OwnershipContext {
   readonly silence: Silence;
+  readonly saidRuns: Pick<SaidRuns, "givingUp">;
   readonly life: Pick<PoolLife, "closed" | "onClose">;
   /** Sends a heartbeat. Does not reject. */
   readonly beat: () => Promise<void>;
@@ -13,15 +15,17 @@ export interface OwnershipContext {
 }
 
 /** Whether the jobs that a pool has fetched are still its own after a silence. */
-export function makeOwnership({ silence, life, beat, keeps }: OwnershipContext) {
+export function makeOwnership({ silence, saidRuns, life, beat, keeps }: OwnershipContext) {
   /** The heartbeat that is to end a silence, one for all jobs that wait. */
   let beating: Promise<void> | undefined;
 
   async function confirm(job: Job): Promise<void> {
     do {
+      await saidRuns.givingUp();
       await untilHeard();
       await silence.check(job, () => keeps(job));
-    } while (silence.lasts() && !life.closed); // the answer may have come before a silence, and be read after it
+      // the answer may have come before a silence, or before locks were given up, and be read after it
+    } while ((silence.lasts() || saidRuns.givingUp() !== null) && !life.closed);
   }
 
   async function untilHeard(): Promise<void> {
@@ -36,6 +40,7 @@ export function makeOwnership({ silence, life, beat, keeps }: OwnershipContext) 
 
   return {
     /** Before a job runs: null if it is certainly this pool's, else a promise that rejects if others have it now. */
-    confirm: (job: Job): Promise<void> | null => (silence.doubts(job) ? confirm(job) : null),
+    confirm: (job: Job): Promise<void> | null =>
+      saidRuns.givingUp() !== null || silence.doubts(job) ? confirm(job) : null,
   };
 }

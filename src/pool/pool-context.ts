@@ -1,8 +1,9 @@
-import type { WithPgClient } from "graphile-worker";
+import type { Job, WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import type { EventSink } from "../events.ts";
 import type { Logger } from "../log.ts";
 import type { Fetching } from "../run/adoption.ts";
+import type { JobsInHand, RunningJob } from "../run/running-jobs.ts";
 import type { Settings } from "../settings.ts";
 
 /** The Graphile Worker pool that a runtime is made for. */
@@ -14,6 +15,11 @@ export interface PoolContext {
   readonly slots: number;
   readonly tasks: readonly string[];
   readonly fetching: Fetching;
+  readonly hand: JobsInHand;
+  /** What is known of the run of a job with a slot. */
+  readonly runOf: (job: Job) => RunningJob | undefined;
+  /** Looks whether notifications still come; if not, Graphile Worker listens anew. */
+  readonly checkListening: () => void;
   readonly clock: PoolClock;
   readonly withPgClient: WithPgClient;
   /** The host's pg pool, if the host was given one. */

@@ -22,15 +22,24 @@ export function makeSilence({
   let doubtsUntil = Number.NEGATIVE_INFINITY;
   let silences = 0;
   const lasts = (): boolean => performance.now() >= trustedUntil;
+  const doubt = (): void => {
+    silences++;
+    doubtsUntil = Number.POSITIVE_INFINITY;
+  };
 
   return {
-    /** A heartbeat that was sent at this time has arrived. */
-    arrived(sentAt: number): void {
-      if (lasts()) {
-        silences++;
-        doubtsUntil = Number.POSITIVE_INFINITY;
-      }
+    /** A heartbeat that was sent at this time has arrived. Returns whether a silence has ended with it. */
+    arrived(sentAt: number): boolean {
+      const ended = lasts();
+      if (ended) doubt();
       trustedUntil = sentAt + staleAfterMs;
+      return ended;
+    },
+    /** From now on each job that was fetched before is in doubt. */
+    doubt,
+    /** The server is an old primary: the pool is silent until another one answers. */
+    begins(): void {
+      trustedUntil = performance.now();
     },
     /** Whether the pool is silent: no job is certain before the next heartbeat. */
     lasts,

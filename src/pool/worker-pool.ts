@@ -1,4 +1,4 @@
-import type { Job } from "graphile-worker";
+import type { Job, WithPgClient } from "graphile-worker";
 import { declarePolicies, definitionsOf } from "../admit/declare.ts";
 import type { Notification } from "../admit/notification.ts";
 import { readEvents } from "../admit/read-events.ts";
@@ -26,6 +26,7 @@ import { catchUp, tickUntilIdle } from "./one-shot.ts";
 import { makeOwnership } from "./ownership.ts";
 import { makeLife, type PoolContext } from "./pool-context.ts";
 import { makeRegistration } from "./registration.ts";
+import { makeSaidRuns } from "./said-runs.ts";
 import { makeSilence } from "./silence.ts";
 import { makeSweeper } from "./sweeper.ts";
 
@@ -57,6 +58,13 @@ export function makeWorkerPool(context: PoolContext) {
       if (said.runs === undefined) onNotification(said, pid, parts);
       else void answer(context, parts, String(said.runs));
     },
+    /** A connection was lost: perhaps another server answers soon. */
+    lostConnection(): void {
+      parts.saidRuns.lostAnswer();
+      if (!parts.life.closed) parts.heartbeat.within(0);
+    },
+    /** The answer to a fetch was lost. */
+    lostAnswer: parts.saidRuns.lostAnswer,
     /** Before a job runs: null, or a promise that rejects if the job was given to others in a silence. */
     confirm: parts.ownership.confirm,
     /** A job of this task starts without an admission. */
@@ -159,8 +167,9 @@ function makeParts(context: PoolContext) {
     ...{ withPgClient: connections.forBeats, engine, events, logger },
     isClosed: () => life.closed,
   });
+  const saidRuns = makeSaidRuns({ ...context, withPgClient: connections.forBeats as WithPgClient, silence });
   const heartbeat = makeHeartbeat(context, {
-    ...{ life, connections, bids, silence, loops, sweeper, cancellations },
+    ...{ life, connections, bids, silence, saidRuns, loops, sweeper, cancellations },
   });
   const declare = async () => {
     // first, so that nobody removes a policy between its declaration here and the row that says who has it
@@ -184,7 +193,7 @@ function makeParts(context: PoolContext) {
       { job, logger },
       life.onClose,
     );
-  const ownership = makeOwnership({ silence, life, beat: heartbeat.now, keeps });
+  const ownership = makeOwnership({ silence, saidRuns, life, beat: heartbeat.now, keeps });
   const { fetching } = context;
   const adoption = makeAdoption({ withPgClient: forTicks, engine, events, logger, life, fetching });
   const ends = makeJobEnds(releases, { withPgClient: forReleases, engine, logger, events });
@@ -197,6 +206,7 @@ function makeParts(context: PoolContext) {
     elsewhere,
     bids,
     heartbeat,
+    saidRuns,
     sweeper,
     declare,
     registration,

@@ -10,6 +10,7 @@ import { makeEngine } from "../../src/db/engine.ts";
 import { noEvents } from "../../src/events.ts";
 import { definePolicy, makePolicyUtils, policyEvents } from "../../src/index.ts";
 import { makeWorkerPool } from "../../src/pool/worker-pool.ts";
+import { makeRunningJobs } from "../../src/run/running-jobs.ts";
 import { readSettings } from "../../src/settings.ts";
 import * as shardedCap from "../fixtures/sharded-cap/policy.ts";
 import { testDatabase } from "../helpers/database.ts";
@@ -272,6 +273,9 @@ test("a worker pool passes on what its ticks say of single shards, to their loop
     slots: 1,
     tasks: ["p"],
     fetching: { stop: () => {}, resume: () => {} },
+    hand: makeRunningJobs().inHand("pool"),
+    runOf: () => undefined,
+    checkListening: () => {},
     clock: { behindMs: 0, atMostMs: 0 },
     withPgClient: withClientOf(pool),
     pgPool: pool,

@@ -127,6 +127,7 @@ test("functions and operators in public that fit better than PostgreSQL's own ar
     pid: 1,
     staleAfterMs: 60_000,
     clockBehindMs: 0,
+    saidOn: null,
   };
   await engine.beat(pool, member, { policies: ["work"], shards: null, ttlMs: 1000, bids: true });
   const { rows: jobs } = await pool.query(

@@ -42,7 +42,15 @@ test("a job that waits for the end of a silence goes on when the pool is closed"
   let asked = 0;
   const ownership = makeOwnership({
     life,
-    silence: { lasts: () => true, doubts: () => true, arrived() {}, check: async () => void asked++ },
+    silence: {
+      lasts: () => true,
+      doubts: () => true,
+      arrived: () => false,
+      doubt() {},
+      begins() {},
+      check: async () => void asked++,
+    },
+    saidRuns: { givingUp: () => null },
     beat: () => Promise.resolve(),
     keeps: () => Promise.reject(new Error("not asked here")),
   });

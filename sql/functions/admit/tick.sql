@@ -57,6 +57,11 @@ declare
 begin
   perform _check_isolation('a tick');
   claimed := 0; admitted := 0; denied := '{}'; quarantined := 0; served := 0;
+  if current_setting('dispatch_policy.server', true) is distinct from :'DISPATCH_POLICY_SCHEMA' and not _meet_server() then
+    next_eligible_at := v_now + interval '100 milliseconds';   -- when pools have said what they run
+    to_route := _is_to_route(p_policy);
+    return;
+  end if;
   select * into v_policy from policies p where p.name = p_policy;
   if v_policy.id is null then
     perform _unknown_policy(p_policy);

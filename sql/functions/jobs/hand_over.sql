@@ -343,7 +343,8 @@ begin
       order by h.job_id
       on conflict (job_id) do update set staged_id = excluded.staged_id, admission = excluded.admission,
         revision = excluded.revision, attempt = null, pool_id = null, started_at = null, missing_since = null,
-        cancelled_at = null, cancelled_by = null, cancel_reason = null, admitted_at = excluded.admitted_at,
+        cancelled_at = null, cancelled_by = null, cancel_reason = null, lent_until = null,
+        admitted_at = excluded.admitted_at,
         sort_at = excluded.sort_at, policy_id = excluded.policy_id, partition_id = excluded.partition_id,
         limiter_ids = case when f.job_id = any(v_moved)
           then array(select unnest(f.limiter_ids) union select unnest(excluded.limiter_ids)) else f.limiter_ids end,

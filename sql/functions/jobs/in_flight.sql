@@ -59,7 +59,8 @@ begin
   end if;
   return query
   update in_flight_jobs f set
-    admission = _admission_now(), attempt = p_attempt, pool_id = p_pool_id, started_at = clock_timestamp()
+    admission = _admission_now(), attempt = p_attempt, pool_id = p_pool_id, started_at = clock_timestamp(),
+    lent_until = case when f.pool_id = p_pool_id then f.lent_until end
   from partitions q
   where f.job_id = p_job_id and q.id = f.partition_id
   returning q.key, f.staged_id, f.admission, (extract(epoch from v_before.admitted_at) * 1000000)::bigint,
@@ -67,7 +68,7 @@ begin
 end
 $$;
 
--- Whether a job is still locked for this attempt, by this pool. Each fetch writes locked_at, and nothing else does. The number
+-- Whether a job is still locked for this attempt, by this pool, or lent to it. Each fetch writes locked_at, and nothing else does. The number
 -- of attempts tells less. If somebody adds the job's key again or removes it, Graphile Worker sets that number to the last
 -- one, and the job runs on.
 --
@@ -80,14 +81,21 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
     select from :GRAPHILE_WORKER_SCHEMA.jobs j
     where j.id = p_job_id and j.locked_by is not distinct from p_pool_id
       and case when p_locked_at is null then j.attempts = p_attempt
-        else abs(extract(epoch from j.locked_at - p_locked_at)) < 0.001 end);
+        else abs(extract(epoch from j.locked_at - p_locked_at)) < 0.001 end)
+    or exists (
+      select from in_flight_jobs f
+      where f.job_id = p_job_id and f.pool_id = p_pool_id and f.lent_until > clock_timestamp()
+        and coalesce(f.attempt, p_attempt) = p_attempt);
 $$;
 
 -- Occupies slots for a job that starts past its gates: past the limits, and without tokens. So a retry that bypasses the
 -- gates counts in flight while it runs. Called before the task runs; the job's release frees the slots. A job that
 -- replaced an admitted one, in its row and under its key, occupies that one's slots as well.
+--
+--   p_admission, p_attempt, p_pool_id   of a job that runs already
 create or replace function _occupy_slot(
-  p_partition_id uuid, p_job_id bigint, p_staged_id bigint, p_revision int, p_cost float8
+  p_partition_id uuid, p_job_id bigint, p_staged_id bigint, p_revision int, p_cost float8,
+  p_admission bigint default null, p_attempt int default null, p_pool_id text default null
 ) returns void language plpgsql as $$
 declare
   v_limiter_ids bigint[] := array(
@@ -98,13 +106,16 @@ begin
   select f.limiter_ids into v_occupied_ids from in_flight_jobs f
   where f.job_id = p_job_id for update;
   insert into in_flight_jobs as f (
-    job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, admitted_at)
-  select p_job_id, p_staged_id, _admission_now(), p_revision, p.policy_id, p.id,
-    array(select unnest(v_occupied_ids) union select unnest(v_limiter_ids)), p_cost, '{"cost": 0}', clock_timestamp()
+    job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, admitted_at, attempt, pool_id,
+    started_at)
+  select p_job_id, p_staged_id, coalesce(p_admission, _admission_now()), p_revision, p.policy_id, p.id,
+    array(select unnest(v_occupied_ids) union select unnest(v_limiter_ids)), p_cost, '{"cost": 0}', clock_timestamp(),
+    p_attempt, p_pool_id, case when p_pool_id is not null then clock_timestamp() end
   from partitions p where p.id = p_partition_id
   on conflict (job_id) do update set
-    staged_id = excluded.staged_id, admission = excluded.admission, revision = excluded.revision, attempt = null,
-    pool_id = null, started_at = null, missing_since = null, cancelled_at = null, cancelled_by = null, cancel_reason = null,
+    staged_id = excluded.staged_id, admission = excluded.admission, revision = excluded.revision, attempt = excluded.attempt,
+    pool_id = excluded.pool_id, started_at = excluded.started_at,
+    missing_since = null, cancelled_at = null, cancelled_by = null, cancel_reason = null, lent_until = null,
     policy_id = excluded.policy_id, partition_id = excluded.partition_id,
     limiter_ids = excluded.limiter_ids, cost = excluded.cost, paid = excluded.paid, admitted_at = excluded.admitted_at;
   perform _count_slots(array_agg(u.id), array_agg(1))
@@ -126,7 +137,7 @@ begin
   update in_flight_jobs f set
     staged_id = p_staged_id, admission = _admission_now(), revision = p_revision,
     attempt = null, pool_id = null, started_at = null, missing_since = null, admitted_at = clock_timestamp(),
-    cancelled_at = null, cancelled_by = null, cancel_reason = null
+    cancelled_at = null, cancelled_by = null, cancel_reason = null, lent_until = null
   from partitions p
   where f.job_id = p_job_id and p.id = f.partition_id
     and p.id = p_partition_id
@@ -149,6 +160,51 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 begin
   update in_flight_jobs f set attempt = p_attempt, pool_id = p_pool_id
   where f.job_id = p_job_id and f.admission = p_admission and f.pool_id is null;
+end
+$$;
+
+-- Gives the slots of these jobs, that a pool says it runs, to the attempts that it names, and leaves the others that it had to
+-- sweeps. See _say_runs. A row of another revision is the next job's of the key.
+create or replace function _keep_runs(p_pool_id text, p_runs json, p_ids bigint[]) returns void language plpgsql as $$
+begin
+  perform from in_flight_jobs f
+  where f.job_id = any(p_ids) or f.pool_id = p_pool_id order by f.job_id for update;
+  update in_flight_jobs f
+  set admission = r.admission, attempt = r.attempt, pool_id = p_pool_id, missing_since = null,
+    started_at = coalesce(f.started_at, clock_timestamp())
+  from json_to_recordset(p_runs) as r (job bigint, revision int, attempt int, admission bigint, "stagedId" bigint)
+  where r.job = any(p_ids) and f.job_id = r.job and f.revision = r.revision and coalesce(f.attempt, 0) <= r.attempt
+    and f.staged_id = coalesce(r."stagedId", f.staged_id);
+  update in_flight_jobs f set pool_id = null
+  where f.pool_id = p_pool_id and f.job_id <> all (p_ids)
+    and f.started_at < clock_timestamp() - interval '10 seconds';   -- one may have started since the pool looked
+end
+$$;
+
+-- Lends the slots of jobs that run without being locked, see _lend, and returns the jobs: those that were lent before, or have no
+-- slot.
+create or replace function _lend_slots(
+  p_pool_id text, p_job_ids bigint[], p_until timestamptz, p_begins boolean
+) returns bigint[] language plpgsql as $$
+declare
+  v_slots bigint[] := array(
+    select f.job_id from in_flight_jobs f where f.job_id = any(p_job_ids) order by f.job_id for update);
+begin
+  update in_flight_jobs f set lent_until = p_until, pool_id = p_pool_id
+  where f.job_id = any(v_slots) and (p_begins or f.lent_until is not null);
+  return array(
+    select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j
+    where j.id = any(p_job_ids) and j.locked_at is null and j.run_at < 'infinity'
+      and (j.id <> all (v_slots) or exists (select from in_flight_jobs f where f.job_id = j.id and f.lent_until = p_until)));
+end
+$$;
+
+-- The attempts of these jobs were cut short, whatever ran them: the next ones have the slots.
+create or replace function _lose_runs(p_job_ids bigint[], p_attempts int[]) returns void language plpgsql as $$
+begin
+  perform from in_flight_jobs f where f.job_id = any(p_job_ids) order by f.job_id for update;
+  update in_flight_jobs f set attempt = u.attempt + 1, pool_id = null, started_at = null
+  from unnest(p_job_ids, p_attempts) u (job_id, attempt) where f.job_id = u.job_id;
 end
 $$;
 
@@ -326,7 +382,8 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
         and j.run_at > clock_timestamp() + interval '1 second'
         and j.run_at < 'infinity' as postponed
   ) s
-  where (p_job_ids is null or f.job_id = any(p_job_ids)) and case when j.id is null then not exists (
+  where (p_job_ids is null or f.job_id = any(p_job_ids)) and (f.lent_until > clock_timestamp()) is not true
+    and case when j.id is null then not exists (
       select from workers w
       where w.pool_id = f.pool_id and w.stale_at > clock_timestamp())
     else s.postponed or not (s.running or s.waits) end;
@@ -416,10 +473,7 @@ begin
   if pools > 0 then
     perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_pool_ids);
     perform _complete_copied(v_job_ids);   -- before anybody else sees them unlocked
-    perform from in_flight_jobs f
-    where f.job_id = any(v_job_ids) order by f.job_id for update;
-    update in_flight_jobs f set attempt = u.attempt + 1, pool_id = null, started_at = null
-    from unnest(v_job_ids, v_attempts) u (job_id, attempt) where f.job_id = u.job_id;
+    perform _lose_runs(v_job_ids, v_attempts);
     update workers w set buried_at = clock_timestamp() where w.pool_id = any(v_pool_ids);
   end if;
   delete from workers w

@@ -1,22 +1,36 @@
 -- Worker pools, and the definitions that they have.
 
--- A pool's heartbeat and its leases in one statement. `busy`: a sweep has something to do. Jobs are staged or in flight,
--- activity waits to be folded, or a pool is silent or has ended lately.
+-- A pool's heartbeat and its leases in one statement, with one row at least.
+--
+--   p_server   the one for which it has said what it runs, see _say_runs. Null: the pool is new, and runs nothing
+--   server     that of now. If it is another one, the pool says what it runs
+--   busy       a sweep has something to do: jobs are staged or in flight, activity waits to be folded, or a pool is silent or
+--     has ended lately
 create or replace function _beat(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
-  p_policies text[], p_shards text[], p_ttl interval, p_bid boolean, p_clock_behind interval default '0'
+  p_policies text[], p_shards text[], p_ttl interval, p_bid boolean, p_clock_behind interval default '0',
+  p_server text default null
 ) returns table (
-  policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean, busy boolean
+  policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean, busy boolean, server text
 ) language plpgsql
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
+declare
+  v_server text := _server_now();
 begin
-  perform _worker_alive(p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, p_clock_behind);
+  if split_part(v_server, ':', 1) <> '' and split_part(v_server, ':', 1) = split_part(p_server, ':', 1)
+    and split_part(v_server, ':', 2)::bigint < split_part(p_server, ':', 2)::bigint then
+    raise exception 'dispatch_policy: this server is on timeline %, expected % or later, which another one had before: this is an old primary. Point the connection to the new one',
+      split_part(v_server, ':', 2), split_part(p_server, ':', 2) using errcode = 'DPOLD';
+  end if;
+  perform _meet_server();
+  perform _worker_alive(
+    p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, p_clock_behind, coalesce(p_server, v_server));
   return query
   select l.*, exists (select from in_flight_jobs) or exists (select from staged_jobs) or exists (select from activity)
-    or exists (select from workers w where w.stale_at < clock_timestamp() and (w.ended or w.buried_at is null))
-  from _lease(p_pool_id, p_policies, p_shards, p_ttl, p_bid) l;
+    or exists (select from workers w where w.stale_at < clock_timestamp() and (w.ended or w.buried_at is null)), v_server
+  from (select) o left join _lease(p_pool_id, p_policies, p_shards, p_ttl, p_bid) l on true;
 end
 $$;
 
@@ -26,7 +40,8 @@ $$;
 -- A heartbeat that comes later than half of that time restarts `unbroken_since`: the database may have been away, and then other
 -- pools were silent as well.
 create or replace function _worker_alive(
-  p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval, p_clock_behind interval
+  p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval, p_clock_behind interval,
+  p_server text default null
 ) returns void language sql volatile
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   select _notify(p.name) from policies p
@@ -34,12 +49,13 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
       select from workers w
       where w.pool_id = p_pool_id and w.stale_at > clock_timestamp() and w.slots >= p_slots and w.tasks @> p_tasks)
     and p.id = any(array(select t.policy_id from policy_tasks t where t.task_identifier = any(p_tasks)));
-  insert into workers as w (pool_id, slots, tasks, host, pid, stale_after, stale_at, clock_behind)
-  values (p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, clock_timestamp() + p_stale_after, p_clock_behind)
+  insert into workers as w (pool_id, slots, tasks, host, pid, stale_after, stale_at, clock_behind, server)
+  values (p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, clock_timestamp() + p_stale_after, p_clock_behind,
+    p_server)
   on conflict (pool_id) do update set
     slots = excluded.slots, tasks = excluded.tasks, heartbeat_at = clock_timestamp(),
     stale_after = excluded.stale_after, stale_at = excluded.stale_at, buried_at = null, ended = false,
-    clock_behind = excluded.clock_behind,
+    clock_behind = excluded.clock_behind, server = excluded.server,
     unbroken_since = case when w.heartbeat_at + w.stale_after / 2 < clock_timestamp() then clock_timestamp()
       else w.unbroken_since end;
 $$;

@@ -68,7 +68,8 @@ begin
     bool_or(j.settled is not null), bool_or(j.retries or not j.ok),
     bool_and(j.ok is true and j.settled is null and j.staged_id is null)
   into v_jobs, v_job_ids, v_settles, v_fails, v_is_small from _finished(p_jobs) j;
-  v_passes_on := p_passes_on and cardinality(v_job_ids) <= _few();
+  v_passes_on := p_passes_on and cardinality(v_job_ids) <= _few()
+    and (current_setting('dispatch_policy.server', true) is not distinct from :'DISPATCH_POLICY_SCHEMA' or _meet_server());
   if v_is_small and v_passes_on then
     select p.id, f.limiter_ids, coalesce(p.ahead_seconds, p.ahead) is not null into v_policy_id, v_limiter_ids, v_counts_ends
     from (

@@ -75,7 +75,8 @@ begin
     where j.locked_at is null
       -- the next job of its key may have got the row, and may have failed as well
       and _is_row_of((f.retry).revision, h.staged_id, j.revision, j.flags)
-      and j.attempts = (f.retry).attempt and (j.last_error is not null or h.cancelled_at is not null)
+      and j.attempts = (f.retry).attempt
+      and (j.last_error is not null or h.cancelled_at is not null or h.lent_until is not null)
       and ((f.retry)."giveUp" or ((f.retry).native and j.attempts < j.max_attempts)
         or ((f.retry).refund and ((f.retry).native or h.job_id is null) and j.run_at < 'infinity'
           and j.key is not distinct from (f.retry)."jobKey"))

@@ -214,6 +214,27 @@ begin
 end
 $$;
 
+-- Occupies slots for a job that runs, as its pool says, and has none: a promotion has lost its admission, see _say_runs. Past
+-- the limits: it runs. Its end frees them.
+create or replace function _occupy_run(
+  p_pool_id text, p_job_id bigint, p_revision int, p_attempt int, p_admission bigint, p_staged_id bigint, p_batch json
+) returns void language plpgsql
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+set lock_timeout = '500ms' as $$
+declare
+  v_policy policies;
+  v_id uuid := _partition_id(p_batch ->> 'policy', p_batch #>> '{partitions,0,key}', p_batch #>> '{partitions,0,lane}');
+begin
+  select * into v_policy from policies p where p.name = p_batch ->> 'policy';
+  if v_policy.id is null or not v_policy.enabled or exists (select from in_flight_jobs f where f.job_id = p_job_id) then
+    return;
+  end if;
+  perform _bring_up_to_date(v_policy, v_id, p_batch, clock_timestamp());
+  perform _occupy_slot(v_id, p_job_id, coalesce(p_staged_id, p_job_id), p_revision,
+    coalesce((p_batch #>> '{jobs,0,cost}')::float8, 1), p_admission, p_attempt, p_pool_id);
+end
+$$;
+
 -- Gives partition and limiters the numbers of this job's context, as the router would. It routes whatever else is staged
 -- for the partition with it, such as a pause from before the partition existed.
 create or replace function _bring_up_to_date(

@@ -15,6 +15,10 @@ export const FINDING_IDS = [
   "autovacuum-off",
   "autovacuum-behind",
   "clock-off",
+  "commits-early",
+  "asynchronous-standby",
+  "promoted",
+  "locked-idle",
   "no-worker",
   "orphaned",
   "not-fetched",
@@ -72,6 +76,10 @@ export interface DoctorThresholds {
   untickedMs: number;
   /** How long ago the crontab's tick came last, in milliseconds. Default 5 minutes. */
   crontabMs: number;
+  /** How long ago another server was promoted, in milliseconds. Default 1 day. */
+  promotedMs: number;
+  /** How long more jobs are locked than a worker runs at once, in milliseconds. Default 6 minutes, as a local queue keeps them for 5. */
+  lockedMs: number;
   /** How long ago a job last ended in a worker without this package, in milliseconds. Default 1 hour. */
   noPresetMs: number;
 }
@@ -86,6 +94,8 @@ export const THRESHOLDS: DoctorThresholds = {
   unfetchedMs: 120_000,
   untickedMs: 120_000,
   crontabMs: 300_000,
+  promotedMs: 86_400_000,
+  lockedMs: 360_000,
   noPresetMs: 3_600_000,
 };
 

@@ -123,6 +123,7 @@ test("a worker whose clock is off is found", async (t) => {
       pid: 42,
       staleAfterMs: 60_000,
       clockBehindMs,
+      saidOn: null,
     };
     const bid = { policies: [], shards: null, ttlMs: 1000, bids: false };
     return utils.withPgClient((client) => engine.beat(client, pool, bid));

@@ -114,6 +114,7 @@ test("a worker that was killed is found until a sweep has unlocked its jobs", as
     pid: 42,
     staleAfterMs: 1,
     clockBehindMs: 0,
+    saidOn: null,
   };
   await it.utils.withPgClient((client) => engine.beat(client, dead, bid));
   const [found] = await until("it is silent", async () => {

@@ -1,0 +1,74 @@
+// A worker on a server that is another one than before. The promotion is played: the function that names the server says another
+// timeline, and rows are taken away or brought back as a standby that lags does. test/failover promotes real ones.
+import test from "ava";
+import { definePolicy, type PolicyEventMap, policyEvents } from "../../src/index.ts";
+import { table, workerTable } from "../helpers/table.ts";
+import { until } from "../helpers/until.ts";
+import { startWorker, type TestWorker } from "../helpers/worker.ts";
+
+const work = definePolicy("work", {
+  partitionBy: "key",
+  gates: ({ concurrency }) => [concurrency({ max: 1 })],
+});
+
+/** The next heartbeat is answered by another server. */
+async function promote({ pool }: TestWorker): Promise<void> {
+  await pool.query(
+    "create or replace function dispatch_policy_internal._server_now() returns text language sql as $$ select '7:99' $$",
+  );
+}
+
+function heard<N extends "dispatchPolicy:promoted" | "dispatchPolicy:gaveUp">(worker: TestWorker, name: N) {
+  const all: PolicyEventMap[N][] = [];
+  policyEvents(worker.runner.events).on(name, (event) => void all.push(event as never));
+  return () => until(name, () => all[0]);
+}
+
+const preset = { workerHeartbeatInterval: "200 ms", loopHeartbeat: "200 ms" } as const;
+
+test("a job that runs and that the promotion has lost gets a slot again, and frees it", async (t) => {
+  const open = Promise.withResolvers<void>();
+  t.teardown(open.resolve);
+  const worker = await startWorker(t, { policies: [work], preset, tasks: { work: () => open.promise } });
+  const promoted = heard(worker, "dispatchPolicy:promoted");
+  await worker.utils.addJob("work", { key: "a" });
+  const { id } = (await worker.sees("job:start"))[0]!;
+  await workerTable(worker.pool).remove({ id });
+  await table(worker.pool, "in_flight_jobs").remove({ job_id: id });
+  await table(worker.pool, "limiters").set({ in_flight: 0 });
+  await promote(worker);
+  t.like(await promoted(), { server: "7:99", runs: 1, occupied: 1 });
+
+  await worker.utils.addJob("work", { key: "a" });
+  await until("it waits for the slot", () =>
+    worker.row("select from dispatch_policy.partitions where denied_reason = 'concurrency_full'"),
+  );
+  t.is(worker.happened.length, 1, "nothing has started");
+  open.resolve();
+  await worker.sees("job:success", 2);
+  await worker.everythingIsReleased();
+});
+
+test("a job whose end the promotion has lost runs again, and does not keep its slot until then", async (t) => {
+  const worker = await startWorker(t, { policies: [work], preset, tasks: { work: () => {} } });
+  const gaveUp = heard(worker, "dispatchPolicy:gaveUp");
+  await worker.pool.query("create table ends ()");
+  const kept = await workerTable(worker.pool).before(
+    "delete",
+    "insert into ends default values; return null",
+  );
+  await worker.utils.addJob("work", { key: "a" });
+  await until("Graphile Worker has recorded its end", () => worker.row("select from ends"));
+  await kept();
+  const { ended } = await worker.row("select clock_timestamp() as ended");
+  await until("the worker was heard long after that", () =>
+    worker.row(
+      "select from dispatch_policy.workers where heartbeat_at > $1::timestamptz + interval '1.2 s'",
+      [ended],
+    ),
+  );
+  await promote(worker);
+  t.deepEqual(await gaveUp(), { unlocked: 1, completed: 0 });
+  await worker.sees("job:success", 2);
+  await worker.everythingIsReleased();
+});
