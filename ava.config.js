@@ -7,7 +7,7 @@ import { LONG } from "./test/lanes.js";
 const HEAVIEST = [
   ...["chaos/chaos", "features/ahead", "bench/quick", "model/model", "races/race", "features/diff"],
   ...["fuzz/fuzz", "pages/start", "host/host-matrix", "features/concurrency", "races/hard"],
-  ...["crash/scenario-24", "pages/policies"],
+  ...["crash/scenario-24", "pages/policies", "failover/failover"],
 ];
 
 /** Where a file stands in the order, from 0 to 1: the heaviest at even distances in the first part, the others at random. */

@@ -5,6 +5,7 @@ export const LONG = [
   "test/chaos/chaos.test.ts",
   "test/crash/*.test.ts",
   "test/examples/*.test.ts",
+  "test/failover/*.test.ts",
   "test/fuzz/fuzz.test.ts",
   "test/host/{demo,examples,four-hours,host-matrix,long-durations,orphans,outages,overload,package,pgbouncer,rollout}.test.ts",
   "test/host/{encodings,lifecycle,node-time,parsers,rename,rollback,sessions,shutdowns,starts,task-ids,tick-task}.test.ts",

@@ -34,7 +34,8 @@ export async function startServer(bin: string, via: string, options: ServerOptio
   const surroundings = prepare(options);
   try {
     const programs = reachable(bin, surroundings);
-    initialise(programs, surroundings);
+    if (options.fill) await fill(options.fill, surroundings);
+    else initialise(programs, surroundings);
     const port = await freePort();
     const settings = serverArguments(options, (library) => hasLibrary(programs, library));
     const guard = spawnGuarded(programs, port, settings, surroundings);
@@ -45,7 +46,8 @@ export async function startServer(bin: string, via: string, options: ServerOptio
     });
     letGo(guard);
     const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
-    return { url, via: `${via} (${bin})`, restart: () => restartGuarded(guard), stop };
+    const { data } = surroundings;
+    return { url, via: `${via} (${bin})`, restart: () => restartGuarded(guard), data, stop };
   } catch (error) {
     for (const folder of [surroundings.folder, surroundings.data])
       rmSync(folder, { recursive: true, force: true });
@@ -111,12 +113,17 @@ function initialise(bin: string, { folder, data, user, env }: Surroundings): voi
   if (spawned.status !== 0) throw new Error(`initdb: ${spawned.error?.message ?? spawned.stderr}`);
 }
 
+async function fill(by: (data: string) => Promise<void>, { data, user }: Surroundings): Promise<void> {
+  await by(data);
+  if (user) spawnSync("chown", ["-R", `${user.uid}:${user.gid}`, data]);
+}
+
 /**
  * The shell outlives us: however we end, even by `kill -9`, its standard input closes; then it stops the server and
  * removes its folders. Each line before that has it stop the server and start another.
  */
 const GUARD = `
-  stop() { kill -QUIT $server 2>/dev/null; wait $server; }
+  stop() { kill -QUIT $server 2>/dev/null; kill -CONT $server 2>/dev/null; wait $server; }
   "$@" & server=$!
   while read -r _; do stop; "$@" & server=$!; done
   stop; rm -rf "$FOLDER" "$DATA"`;
@@ -144,7 +151,7 @@ function ready(guard: ReturnType<typeof spawnGuarded>, trouble: string): Promise
   let log = "";
   const read = (text: string) => {
     log = (log + text).slice(-8192);
-    if (log.includes("ready to accept connections")) resolve();
+    if (/ready to accept (read-only )?connections/.test(log)) resolve();
     if (log.includes(trouble)) reject(new Error(log));
   };
   const exited = (code: number | null) => reject(new Error(`exited with ${code}: ${log}`));

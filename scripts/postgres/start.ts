@@ -11,6 +11,8 @@ export interface Postgres {
   readonly via: string;
   /** Stops it as a crash would (pg_ctl's "immediate"), and resolves once it is up again. Undefined: it cannot be. */
   readonly restart?: () => Promise<void>;
+  /** Its data folder. Undefined: it is not on this machine, or was there before. */
+  readonly data?: string;
   stop(): Promise<void>;
 }
 
