@@ -97,3 +97,17 @@ for (const [how, addBoth] of Object.entries(WAYS))
       await times(3, it.tick);
       t.deepEqual(await it.admitted(), { app1: 5, app2: 5 });
     });
+
+test("what an operator admits from one lane counts for the whole partition", async (t) => {
+  const it = await world(t);
+  for (const app of ["one", "two"]) {
+    await it.add(app);
+    await it.tick();
+  }
+  await it.add("one");
+  t.like(await it.utils.admit({ policy: "p", partition: "s", count: 1 }), { changed: 1 });
+  const [{ decayed }] = await it.rows(
+    "select round(decayed_admits::numeric)::int as decayed from dispatch_policy.partitions",
+  );
+  t.is(decayed, 3);
+});

@@ -128,7 +128,7 @@ begin
     return;
   end if;
   with whole as materialized (
-    select (array_agg(c.id))[1] as id, max(x.before) + sum(greatest(q.decayed_admits - x.before, 0)) as charged,
+    select (array_agg(c.id))[1] as id, max(x.before) as before, sum(greatest(q.decayed_admits - x.before, 0)) as charged,
       bool_or(q.admitted_at >= p_now) as admitted
     from unnest(p_claimed) c
     join partitions q on q.id = c.id
@@ -136,8 +136,9 @@ begin
     where c.key is not null group by c.key
   ),
   shared as materialized (
-    select w.id, w.admitted, greatest(w.charged, (
-        select max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) from _lanes_beside(q) s)) as decayed
+    select w.id, w.admitted, w.charged + greatest(w.before, (
+        select max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) from _lanes_beside(q) s
+        where s.id not in (select c.id from unnest(p_claimed) c))) as decayed
     from whole w join partitions q on q.id = w.id
   ),
   lane as materialized (
