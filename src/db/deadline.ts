@@ -60,6 +60,7 @@ interface Used {
 /** Cancels what runs in a client. If that does not end it, the network is gone, and the client ends. */
 function endIfStuck(used: () => Used | null, cancel: (pid: number) => Promise<unknown>): void {
   const client = used();
+  // if this fails, the statement's own timeouts end it
   if (typeof client?.processID === "number") cancel(client.processID).catch(() => {});
   setTimeout(() => {
     if (client !== null && used() === client) void client.end?.().catch(() => {});

@@ -1,6 +1,5 @@
 import { parameters } from "./parameters.ts";
 import { numberOf } from "./rows.ts";
-import type { StageBatch } from "./staging.ts";
 import { interval, type Queryable, type Statements } from "./statements.ts";
 
 export interface Lease {
@@ -107,17 +106,6 @@ export function pools({ internal, rows, first }: Statements) {
           [poolId, server, JSON.stringify(runs), anew],
         )
       ).map(({ id }) => id),
-
-    /** Occupies slots for a job that runs. `batch` has this job alone. */
-    occupyRun: (client: Queryable, poolId: string, run: SaidRun, batch: StageBatch) =>
-      rows(
-        client,
-        `select ${internal}._occupy_run(${parameters("text", "id", "int", "int", "id", "id", "json")})`,
-        [
-          ...[poolId, run.job, run.revision, run.attempt, run.admission, run.stagedId],
-          JSON.stringify({ ...batch, jobs: batch.jobs.map(({ payload: _, ...job }) => job) }),
-        ],
-      ),
 
     /** Gives up what a pool has locked and does not have: see `_give_up_locks`. */
     giveUpLocks: (

@@ -1,4 +1,5 @@
 import { parameters } from "./parameters.ts";
+import type { SaidRun } from "./pools.ts";
 import type { StageBatch } from "./staging.ts";
 import type { Queryable, Statements } from "./statements.ts";
 
@@ -116,6 +117,17 @@ export function running({ internal, first, rows }: Statements) {
       );
       return slot && { ...slot, shares: JSON.parse(slot.shares) as Share[] };
     },
+
+    /** Occupies slots for a job that runs, as its pool says. `batch` has this job alone. */
+    occupyRun: (client: Queryable, poolId: string, run: SaidRun, batch: StageBatch) =>
+      rows(
+        client,
+        `select ${internal}._occupy_run(${parameters("text", "id", "int", "int", "id", "id", "json")})`,
+        [
+          ...[poolId, run.job, run.revision, run.attempt, run.admission, run.stagedId],
+          JSON.stringify(withoutPayloads(batch)),
+        ],
+      ),
 
     sharesOf: (client: Queryable, jobId: string) =>
       rows<Share>(client, `select gate, key, max, forced from ${internal}._shares_of(${parameters("id")})`, [

@@ -1,12 +1,12 @@
-import type { Job, WithPgClient } from "graphile-worker";
+import type { Job } from "graphile-worker";
 import { counted } from "../counted.ts";
 import type { EndedJob, Engine, SaidRun, StageBatch } from "../db/engine.ts";
-import { type EventSink, emit } from "../events.ts";
+import { emit } from "../events.ts";
 import { makeFailureLog } from "../failure-log.ts";
-import type { Logger } from "../log.ts";
 import { attemptOf, specificationOf } from "../run/fetched-job.ts";
-import type { JobsInHand, RunningJob } from "../run/running-jobs.ts";
+import type { RunningJob } from "../run/running-jobs.ts";
 import { batchesOf } from "../stage/stage.ts";
+import type { PoolContext } from "./pool-context.ts";
 import type { Silence } from "./silence.ts";
 
 /** A job that is locked for so long, and that the pool does not have, is given up: an answer is not under way for longer. */
@@ -24,14 +24,8 @@ const FAILURE_RECORDED_MS = 130_000;
 /** An end was recorded on the old server if it came so long before that answered last. */
 const RECORDED_BEFORE_MS = 1000;
 
-export interface SaidRunsContext {
-  readonly poolId: string;
-  readonly withPgClient: WithPgClient;
-  readonly engine: Engine;
-  readonly events: EventSink;
-  readonly logger: Logger;
-  readonly hand: JobsInHand;
-  readonly runOf: (job: Job) => RunningJob | undefined;
+export interface SaidRunsContext
+  extends Pick<PoolContext, "poolId" | "withPgClient" | "engine" | "events" | "logger" | "hand" | "runOf"> {
   readonly silence: Pick<Silence, "doubt">;
 }
 
@@ -201,7 +195,7 @@ export function makeSaidRuns({
     },
     /** Milliseconds until it has something to do with a heartbeat. */
     dueInMs: (): number => (owes === "nothing" ? Math.max(0, givesUpAt - performance.now()) : AGAIN_MS),
-    /** Jobs that start wait for this. Null: nothing is given up just now. */
+    /** Jobs that start wait for this. Null: nothing is given up just now. Does not reject: `heard` says what failed. */
     givingUp: (): Promise<void> | null => givingUp?.catch(() => {}) ?? null,
   };
 }

@@ -79,7 +79,8 @@ begin
   -- a job that is left of several may have its limits from another one's partition
   elsif length(p_jobs::text) < 10000 and json_array_length(p_jobs) = 1 and p_jobs -> 0 ->> 'jobKey' is null then
     -- the rest is asked last, because in a busy policy most calls end here
-    if p_ends and v_admits is not false and pg_current_xact_id_if_assigned() is null and current_setting('transaction_isolation') = 'read committed'
+    if p_ends and v_admits is not false and pg_current_xact_id_if_assigned() is null
+      and current_setting('transaction_isolation') = 'read committed'
       and _goes_at_once(v_policy, clock_timestamp())
       and exists (select from leases l where l.policy = p_policy and l.expires_at > clock_timestamp()) then
       return query select s.* from _admit_at_once(p_policy, v_generation, p_partitions, p_jobs, null) s;

@@ -68,9 +68,9 @@ begin
 end
 $$;
 
--- Whether a job is still locked for this attempt, by this pool, or lent to it. Each fetch writes locked_at, and nothing else does. The number
--- of attempts tells less. If somebody adds the job's key again or removes it, Graphile Worker sets that number to the last
--- one, and the job runs on.
+-- Whether a job is still locked for this attempt, by this pool, or lent to it. Each fetch writes locked_at, and nothing else does.
+-- The number of attempts tells less. If somebody adds the job's key again or removes it, Graphile Worker sets that number to the
+-- last one, and the job runs on.
 --
 --   p_locked_at   as JavaScript has read it, in milliseconds. Null: it could not read it
 create or replace function _keeps_job(

@@ -16,7 +16,7 @@ set lock_timeout = '1s' as $$
 declare
   v_ids bigint[] := array(
     select r.job
-    from json_to_recordset(p_runs) as r (job bigint, attempt int, admission bigint, "lockedAt" timestamptz)
+    from json_to_recordset(p_runs) as r (job bigint, attempt int, "lockedAt" timestamptz)
     where _keeps_job(r.job, r.attempt, p_pool_id, r."lockedAt")
       or (p_anew and not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = r.job)));
 begin
