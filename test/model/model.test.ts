@@ -172,6 +172,22 @@ async function rowsOf({ client }: Target, policy: string, now: Date): Promise<st
   return rows.map(({ row }: { row: string }) => row);
 }
 
+/** Of partitions that are in line since the same moment, either goes first. Here they are in line one after the other. */
+async function untie({ client }: Target): Promise<void> {
+  await inside(
+    client,
+    `update partitions q set in_line_since = q.in_line_since + r.n * interval '1 microsecond'
+     from (
+       select p.id, row_number() over (partition by p.policy_id, p.in_line_since order by p.key, s.keys) - 1 as n
+       from partitions p
+       cross join lateral (
+         select array_agg(l.gate || l.scope_key order by 1) as keys from limiters l where l.id = any(p.limiter_ids)) s
+       where p.in_line_since is not null) r
+     where q.id = r.id and r.n > 0`,
+    [],
+  );
+}
+
 const SAME_ROWS: readonly CaseOptions[] = [
   {},
   { known: true },
@@ -191,7 +207,10 @@ for (const [index, options] of SAME_ROWS.entries())
         const target = await it.get(way);
         const steps: string[][] = [];
         seen.push(steps);
-        const after = async (policy: string, now: Date) => void steps.push(await rowsOf(target, policy, now));
+        const after = async (policy: string, now: Date) => {
+          steps.push(await rowsOf(target, policy, now));
+          await untie(target);
+        };
         await runCase(target, one, { passes: false, after });
       }
       const [small, large] = seen as [string[][], string[][]];
