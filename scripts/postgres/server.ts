@@ -55,12 +55,13 @@ export async function startServer(bin: string, via: string, options: ServerOptio
   }
 }
 
-function prepare({ durable = false }: ServerOptions): Surroundings {
+function prepare({ durable = false, env: more }: ServerOptions): Surroundings {
   const folder = mkdtempSync(path.join(os.tmpdir(), "pg-"));
   const data = mkdtempSync(path.join(!durable && hasRoomInMemory() ? IN_MEMORY : folder, "pg-data-"));
   const user = unprivilegedUser();
   if (user) for (const own of [folder, data]) chownSync(own, user.uid, user.gid);
-  return { folder, data, user, env: { PATH: process.env.PATH ?? "", HOME: folder, LC_ALL: "C", TZ: "UTC" } };
+  const env = { PATH: process.env.PATH ?? "", HOME: folder, LC_ALL: "C", TZ: "UTC", ...more };
+  return { folder, data, user, env };
 }
 
 const IN_MEMORY = "/dev/shm";

@@ -11,6 +11,8 @@ export interface ServerOptions {
   readonly preload?: readonly string[];
   /** Further settings, as in postgresql.conf. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** Further variables of the server's environment. Servers in Docker do not have them. */
+  readonly env?: Readonly<Record<string, string>>;
   /** Fills the data folder in place of initdb, as for a standby. Servers in Docker do not ask for it. */
   readonly fill?: (data: string) => Promise<void>;
 }

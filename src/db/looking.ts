@@ -14,12 +14,17 @@ export function looking<T>(connectionString: string, use: Use<T>): Promise<T> {
   return withClient(connectionString, readOnlyByDefault, use);
 }
 
-/** A few connections for pages. A lost one is reported by the statement that is next. Without a string, PG* says where. */
+/** A few connections for pages. Without a string, PG* says where. */
 export function openPool(connectionString: string | undefined): pg.Pool {
-  const pool = new pg.Pool({
+  return quietly({
     ...{ connectionString, max: 4, fallback_application_name: "dispatch_policy" },
     verify: (client, done) => void prepareSession(client).then(() => done(), done),
   });
+}
+
+/** A pool in which the next statement reports a lost connection, also while the pool ends. */
+export function quietly(config: pg.PoolConfig): pg.Pool {
+  const pool = new pg.Pool(config);
   pool.on("error", () => {});
   pool.on("connect", (client) => client.on("error", () => {}));
   return pool;

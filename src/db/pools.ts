@@ -91,21 +91,24 @@ export function pools({ internal, rows, first }: Statements) {
       };
     },
 
-    /** Says which jobs a pool runs. Returns those of them that have no slot: see `_say_runs`. */
+    /** Says which jobs a pool runs. Returns those of them that have no slot, and those that others have: see `_say_runs`. */
     sayRuns: async (
       client: Queryable,
       poolId: string,
       server: string,
       runs: readonly SaidRun[],
-      anew: boolean,
-    ) =>
-      (
-        await rows<{ id: string }>(
-          client,
-          `select id::text as id from ${internal}._say_runs(${parameters("text", "text", "json", "boolean")}) s (id)`,
-          [poolId, server, JSON.stringify(runs), anew],
-        )
-      ).map(({ id }) => id),
+      { anew, gone = [] }: { anew: boolean; gone?: readonly string[] },
+    ) => {
+      const said = await rows<{ id: string; state: "lost" | "elsewhere" }>(
+        client,
+        `select id::text as id, state
+         from ${internal}._say_runs(${parameters("text", "text", "json", "boolean", "ids")})`,
+        [poolId, server, JSON.stringify(runs), anew, gone],
+      );
+      const those = (wanted: string) =>
+        new Set(said.filter(({ state }) => state === wanted).map(({ id }) => id));
+      return { lost: those("lost"), elsewhere: those("elsewhere") };
+    },
 
     /** Gives up what a pool has locked and does not have: see `_give_up_locks`. */
     giveUpLocks: (

@@ -5,8 +5,10 @@ import { declarePolicies } from "../admit/declare.ts";
 import type { TickContext } from "../admit/tick.ts";
 import { anEmitter, checkOptions, optional } from "../checks/options.ts";
 import { type Engine, makeEngine } from "../db/engine.ts";
+import { quietly } from "../db/looking.ts";
 import { migrate } from "../db/migrate.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
+import type { Pool } from "../db/stream-pool.ts";
 import { type EventSink, safely } from "../events.ts";
 import { ours } from "../log.ts";
 import type { OperateContext } from "../operate/call.ts";
@@ -107,11 +109,8 @@ export interface PolicyUtils extends Operate, WorkerUtils {
  */
 export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<PolicyUtils> {
   checkUtilsOptions("makePolicyUtils", options);
-  const { policies: _p, policySchema: _s, ...workerOptions } = options;
   const settings = utilsSettings(options);
-  const worker = await makeWorkerUtils(workerOptions as WorkerUtilsOptions).catch((error) =>
-    rethrowPlainly(error, settings.schema),
-  );
+  const worker = await openWorkerUtils(options).catch((error) => rethrowPlainly(error, settings.schema));
   try {
     const engine = makeEngine(settings.schema);
     const install = () => installSchema(worker, settings, workerSchemaOf(options));
@@ -160,6 +159,38 @@ export async function addJobAdhoc<T extends TaskIdentifier = string>(
  * @deprecated Graphile Worker found the name misleading; use `addJobAdhoc`.
  */
 export const quickAddJob = addJobAdhoc;
+
+async function openWorkerUtils(options: PolicyUtilsOptions): Promise<WorkerUtils> {
+  const { policies: _p, policySchema: _s, ...workerOptions } = options;
+  const pool = options.pgPool ? undefined : ownPool(options);
+  if (pool === undefined) return makeWorkerUtils(workerOptions as WorkerUtilsOptions);
+  const end = () => void pool.end();
+  try {
+    const { connectionString: _c, ...there } = workerOptions;
+    const worker = await makeWorkerUtils({ ...there, pgPool: pool } as WorkerUtilsOptions);
+    const release = async () => {
+      try {
+        await worker.release();
+      } finally {
+        end();
+      }
+    };
+    return { ...worker, release };
+  } catch (error) {
+    end();
+    throw error;
+  }
+}
+
+/** Graphile Worker's own would end the process if it lost a connection while it ends. */
+function ownPool({ connectionString, preset = {}, maxPoolSize }: PolicyUtilsOptions): Pool | undefined {
+  const place = connectionString ?? inPreset(preset, "connectionString") ?? process.env.DATABASE_URL;
+  if (!place && !process.env.PGDATABASE) return undefined; // it says so
+  return quietly({
+    ...(place && { connectionString: place }),
+    max: maxPoolSize ?? inPreset(preset, "maxPoolSize") ?? 10,
+  });
+}
 
 function installSchema(worker: WorkerUtils, settings: Settings, workerSchema: string): Promise<void> {
   return worker.withPgClient((client) => migrate(client, { workerSchema, schema: settings.schema }));
@@ -216,7 +247,7 @@ function presetOptions(preset: GraphileConfig.Preset): DispatchPolicyOptions | u
 }
 
 /** An option of Graphile Worker in a preset and those it extends. */
-function inPreset<K extends "schema" | "events">(
+function inPreset<K extends "schema" | "events" | "connectionString" | "maxPoolSize">(
   preset: GraphileConfig.Preset,
   option: K,
 ): GraphileConfig.WorkerOptions[K] | undefined {

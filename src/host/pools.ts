@@ -58,6 +58,7 @@ export function makePools(compiled: CompiledSharedOptions, context: PoolsContext
       fetching: fetchingOf(workerPool, tasks, slots),
       hand: context.jobs.inHand(poolId),
       runOf: context.jobs.runOf,
+      disown: context.jobs.disown,
       checkListening: () => context.checkListening(poolId),
       withPgClient,
       pgPool,

@@ -152,6 +152,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
       jobs.asks(poolId, job);
       return doubt.then(() => jobs.runs(poolId, job));
     },
+    isDisowned: jobs.isDisowned,
     started(job, running) {
       jobs.started(job, running);
       pools.byId(job.locked_by)?.started(job, running);
@@ -165,7 +166,8 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   function ended(poolId: string, job: Job, error: unknown): void {
     const running = jobs.ended(job);
     const pool = pools.byId(poolId);
-    if (running) void pool?.release(job, running, error);
+    if (jobs.isDisowned(job)) pool?.endedUnseen(job);
+    else if (running) void pool?.release(job, running, error);
     else if (error instanceof UncountedRunError)
       void pool?.releaseUnstarted(job, settings.registry.ofTask(job.task_identifier), error);
     else if (job.key !== null && job.revision > 0) void pool?.releaseReplaced(job);
@@ -220,13 +222,15 @@ function tickTask(
 function guardFetches(compiled: CompiledSharedOptions, own: OwnEvents, pools: Pools): void {
   beforeLocalFetches(own, async (workerPool, withPgClient, tasks) => {
     await pools.start(workerPool, withPgClient, tasks);
-    if (pools.byId(workerPool.id)?.isUnregistered()) throw unregistered();
+    const pool = pools.byId(workerPool.id);
+    if (pool?.isUnregistered()) throw unregistered();
+    await pool?.heard();
   });
   beforeEachFetch(compiled, () => {
     const all = pools.all();
     if (all.some((pool) => pool.isUnregistered())) return Promise.reject(unregistered());
-    const oneShots = all.filter((pool) => pool.oneShot);
-    return oneShots.length === 0 ? null : Promise.all(oneShots.map((pool) => pool.catchUp()));
+    const waits = all.flatMap((pool) => (pool.oneShot ? pool.catchUp() : (pool.heard() ?? [])));
+    return waits.length === 0 ? null : Promise.all(waits);
   });
 }
 

@@ -23,6 +23,14 @@ export interface DispatchPolicyHelpers {
   /** The wait in Graphile Worker, in milliseconds, from admission (or `run_at`, if later) to the start. Null as above. */
   readonly lagMs: number | null;
   /**
+   * A UUID for what the job does elsewhere: the same in all of its runs, and no other job's, also after a failover. Hand it to a
+   * partner that refuses the second one, or to a unique column. A job that is added again has another one: if producers repeat adds
+   * whose answer was lost, put a UUID of your own in the payload.
+   *
+   * @example const headers = { "idempotency-key": helpers.dispatchPolicy.idempotencyKey() };
+   */
+  idempotencyKey(): string;
+  /**
    * Stops the job's partition until a time, for example because a server answered 429. Jobs in flight go on. With `gate` it
    * stops all partitions with one key of that gate, for example those of an account. Default key: the job's own scope.
    *

@@ -58,6 +58,7 @@ export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
 
   async function send(bid: Bid): Promise<readonly Lease[]> {
     const sentAt = performance.now();
+    const lost = saidRuns.lost();
     const { leases, server } = await connections
       .forBeats((client) => engine.beat(client, describePool(), bid))
       .catch((error) => {
@@ -67,7 +68,7 @@ export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
     const wasSilent = silence.arrived(sentAt);
     bids.took(performance.now() - sentAt);
     context.checkListening();
-    await saidRuns.heard(server, wasSilent);
+    await saidRuns.heard(server, wasSilent, lost);
     return leases;
   }
 

@@ -18,6 +18,8 @@ export interface PoolContext {
   readonly hand: JobsInHand;
   /** What is known of the run of a job with a slot. */
   readonly runOf: (job: Job) => RunningJob | undefined;
+  /** A promotion has given the row of a job that runs to others. */
+  readonly disown: (job: Job) => void;
   /** Looks whether notifications still come; if not, Graphile Worker listens anew. */
   readonly checkListening: () => void;
   readonly clock: PoolClock;

@@ -25,7 +25,10 @@ const FAILURE_RECORDED_MS = 130_000;
 const RECORDED_BEFORE_MS = 1000;
 
 export interface SaidRunsContext
-  extends Pick<PoolContext, "poolId" | "withPgClient" | "engine" | "events" | "logger" | "hand" | "runOf"> {
+  extends Pick<
+    PoolContext,
+    "poolId" | "withPgClient" | "engine" | "events" | "logger" | "hand" | "runOf" | "disown"
+  > {
   readonly silence: Pick<Silence, "doubt">;
 }
 
@@ -42,6 +45,7 @@ export function makeSaidRuns({
   logger,
   hand,
   runOf,
+  disown,
   silence,
   withPgClient,
 }: SaidRunsContext) {
@@ -56,6 +60,13 @@ export function makeSaidRuns({
   let lostUntil = Number.NEGATIVE_INFINITY;
   /** When an answer was lost last. */
   let lostAt = Number.NEGATIVE_INFINITY;
+  /** How many answers were lost, and how many of them before the last heartbeat with which the pool has said all. */
+  let lostAnswers = 0;
+  let heardAfter = 0;
+  /** Since when heartbeats are answered, and the pool still owes something. */
+  let owesSince: number | null = null;
+  /** When the last promotion was heard of. */
+  let promotedAt = Number.NEGATIVE_INFINITY;
   let givesUpAt = performance.now() + LOOKS_MS;
   let givingUp: Promise<void> | null = null;
   const lent = new Set<string>();
@@ -74,16 +85,20 @@ export function makeSaidRuns({
   async function say(now: string, anew: boolean): Promise<void> {
     const said = runs();
     const all = said.map(({ run }) => run);
-    const without = new Set(await withPgClient((client) => engine.sayRuns(client, poolId, now, all, anew)));
+    const answer = await withPgClient((client) => engine.sayRuns(client, poolId, now, all, { anew }));
     if (!anew) return;
-    const lost = said.filter(({ run }) => without.has(run.job));
+    for (const { run } of said) lent.add(run.job);
+    for (const { job, run } of said) if (answer.elsewhere.has(run.job)) disown(job);
+    const lost = said.filter(({ run }) => answer.lost.has(run.job));
     const until = performance.now() + OCCUPIES_FOR_MS;
     for (const one of lost) {
       if (performance.now() > until) throw new Error("some have no slots yet");
       await occupy(one);
     }
     // one that has ended meanwhile was released before it had a slot
-    if (lost.some(({ run }) => !hand.running.has(run.job))) await say(now, false);
+    const gone = lost.filter(({ job, run }) => hand.running.get(run.job) !== job).map(({ run }) => run.job);
+    const still = runs().map(({ run }) => run);
+    await withPgClient((client) => engine.sayRuns(client, poolId, now, still, { anew: false, gone }));
     emit(events, "dispatchPolicy:promoted", { server: now, runs: said.length, occupied: lost.length });
     logger.warn(
       `Another server answers, of timeline ${now.split(":")[1]}: ${lost.length} of the ${said.length} jobs with a slot that run here had lost it`,
@@ -103,14 +118,16 @@ export function makeSaidRuns({
   function inHand() {
     const now = performance.now();
     const ended = [...hand.ended.values()];
+    // what ended just before a promotion may be being recorded, and after a while it is not
+    const until = now > promotedAt + GIVES_UP_AFTER_MS ? Math.max(lostUntil, promotedAt) : lostUntil;
     const idsOf = (is: (one: (typeof ended)[number]) => boolean) => ended.filter(is).map(({ job }) => job);
     const isLate = ({ at, well }: (typeof ended)[number]) =>
-      at > lostUntil && at > now - (well ? SUCCESS_RECORDED_MS : FAILURE_RECORDED_MS);
+      at > until && at > now - (well ? SUCCESS_RECORDED_MS : FAILURE_RECORDED_MS);
     return {
       running: [...hand.running.keys()],
       fetched: [...hand.fetched, ...idsOf((one) => one.well && isLate(one))],
       recording: idsOf((one) => !one.well && isLate(one)),
-      lost: idsOf(({ at }) => at <= lostUntil),
+      lost: idsOf(({ at }) => at <= until),
       ended: ended.flatMap(({ job, revision, well }): EndedJob[] => (well ? [{ job, revision }] : [])),
       afterMs: GIVES_UP_AFTER_MS,
     };
@@ -130,7 +147,8 @@ export function makeSaidRuns({
     }
     if (answer.unlocked > 0) silence.doubt(); // what was fetched before may be unlocked by now
     for (const id of answer.lent) lent.add(id);
-    const foundAllAt = lostAt + GIVES_UP_AFTER_MS;
+    // by then what has ended just now counts as recorded, or is still there
+    const foundAllAt = Math.max(lostAt, answer.lent.length > 0 ? now : 0) + GIVES_UP_AFTER_MS;
     givesUpAt = answer.is_left ? now + LEFT_MS : now < foundAllAt ? foundAllAt : now + LOOKS_MS;
     const { unlocked, completed } = answer;
     if (unlocked + completed === 0) return;
@@ -174,19 +192,33 @@ export function makeSaidRuns({
     /** An answer of the database was lost. */
     lostAnswer(): void {
       answeredUntil ??= Math.max(heardAt, hand.cameAt);
+      lostAnswers++;
       lostAnswer();
     },
-    /** A heartbeat was answered by this server. Does not reject: what fails is done with the next one. */
-    async heard(now: string, wasSilent: boolean): Promise<void> {
+    /**
+     * An answer was lost since the pool has said what it runs: another server may answer, which has forgotten that. If it cannot
+     * say so for long, it goes on.
+     */
+    owesWord: (): boolean =>
+      (heardAfter < lostAnswers || owes === "promotion") &&
+      performance.now() < (owesSince ?? Number.POSITIVE_INFINITY) + GIVES_UP_AFTER_MS,
+    /** How many answers were lost so far. */
+    lost: (): number => lostAnswers,
+    /** A heartbeat was answered by this server. `lost`: what {@link lost} said when it was sent: an answer may be read late. Does not reject: what fails is done with the next one. */
+    async heard(now: string, wasSilent: boolean, lost: number): Promise<void> {
       if (server !== null && now !== server && owes !== "promotion") {
         owes = "promotion";
+        promotedAt = performance.now();
         lostUntil = (answeredUntil ?? Math.max(heardAt, hand.cameAt)) - RECORDED_BEFORE_MS;
         silence.doubt();
       } else if (wasSilent && owes === "nothing") owes = "silence";
       heardAt = performance.now();
       answeredUntil = null;
+      owesSince ??= heardAt;
       try {
         await settle(now);
+        heardAfter = lost;
+        owesSince = null;
         failures.succeeded();
       } catch (error) {
         givesUpAt = Math.min(givesUpAt, performance.now() + AGAIN_MS);

@@ -67,6 +67,8 @@ export function makeWorkerPool(context: PoolContext) {
     lostAnswer: parts.saidRuns.lostAnswer,
     /** Before a job runs: null, or a promise that rejects if the job was given to others in a silence. */
     confirm: parts.ownership.confirm,
+    /** Before jobs are fetched: null, or a promise that resolves once the server has heard what runs here. */
+    heard: parts.ownership.heard,
     /** A job of this task starts without an admission. */
     caught(policy: AnyPolicy, task: string): void {
       if (!context.oneShot) parts.adoption.caught(policy, task);
@@ -77,6 +79,8 @@ export function makeWorkerPool(context: PoolContext) {
         ? (...args: Parameters<LeadFor>): Promise<void> => lead(context, parts, ...args)
         : undefined,
     started: parts.cancellations.started,
+    /** A run has ended whose slot others have. */
+    endedUnseen: parts.cancellations.ended,
     release(job: Job, running: RunningJob, error: unknown): Promise<void> {
       parts.cancellations.ended(job);
       return parts.ends.release(job, running, error);

@@ -52,6 +52,7 @@ export type RunningJobs = ReturnType<typeof makeRunningJobs>;
 export function makeRunningJobs() {
   const fetches = new WeakMap<Job, Fetch>();
   const running = new WeakMap<Job, RunningJob>();
+  const disowned = new WeakSet<Job>();
   const hands = new Map<string, JobsInHand>();
   const inHand = (poolId: string): JobsInHand => {
     const hand = hands.get(poolId) ?? { running: new Map(), fetched: new Set(), ended: new Map(), cameAt: 0 };
@@ -95,6 +96,9 @@ export function makeRunningJobs() {
     returned(poolId: string, jobs: readonly Job[]): void {
       for (const job of jobs) left(poolId, job, false);
     },
+    /** A promotion has given the row of a job that runs to others. */
+    disown: (job: Job): void => void disowned.add(job),
+    isDisowned: (job: Job): boolean => disowned.has(job),
     /** The pool has ended. */
     forget: (poolId: string): void => void hands.delete(poolId),
     /** What is known of the run of a job with a slot. */

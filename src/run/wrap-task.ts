@@ -18,6 +18,7 @@ import { admittedPartition } from "./admitted-partition.ts";
 import { type BatchError, batchParts, failureOf } from "./batch-parts.ts";
 import { type Cancellation, cancelRun } from "./cancellations.ts";
 import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
+import { idempotencyKeyOf } from "./idempotency-key.ts";
 import { remembering } from "./own-database.ts";
 import { recordably } from "./recordable.ts";
 import { retryAfterIn } from "./retry-after.ts";
@@ -61,6 +62,8 @@ export interface Observer {
   prepare?(policy: AnyPolicy | undefined, helpers: JobHelpers): Promise<void> | null;
   /** A job of a policy is about to run. */
   started(job: Job, running: RunningJob): void;
+  /** A promotion has given its row to others: Graphile Worker, which ends jobs by their ids, must not complete it. */
+  isDisowned?(job: Job): boolean;
   /** Its task returned or threw. The host learns that after the promise has resolved. */
   returned?(job: Job, running: RunningJob, helpers: JobHelpers, outcome: Outcome): Promise<void>;
   /** Its task did not run, and that is no attempt. Not needed by a host that sees how Graphile Worker's jobs end. */
@@ -168,6 +171,10 @@ async function runStarted(
     settlement.end();
     leave();
   }
+  if (observer.isDisowned?.(job))
+    throw new Error(
+      `Job ${job.id} ran across a promotion that has lost its fetch, and it is not this worker's any more: its end is not recorded`,
+    );
   if (running && "result" in outcome) running.failed = outcome.failed;
   if (running && observer.returned) await observer.returned(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
@@ -419,6 +426,7 @@ function describe(
     attempt: job.attempts,
     admittedAt: admittedAtMs === null ? null : new Date(admittedAtMs),
     lagMs: admittedAtMs === null ? null : lagOf(job, admittedAtMs, observer),
+    idempotencyKey: () => idempotencyKeyOf(job, stagedId),
     async hold(options) {
       const { gate, key, ...how } = options;
       const by = `job ${job.id}`;

@@ -1,7 +1,7 @@
 // A primary and its standby on this machine, and promotions.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, writeFileSync } from "node:fs";
+import { globSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import pg from "pg";
 import { type Postgres, startPostgres } from "../../scripts/postgres/start.ts";
@@ -25,9 +25,25 @@ export interface Server extends Postgres {
 
 export type Cluster = Awaited<ReturnType<typeof startCluster>>;
 
-/** `setUp` gets the address of the primary before it has a standby. `sync`: commits wait for the standby. */
-export async function startCluster(sync: boolean, setUp: (url: string) => Promise<void>) {
-  let primary = await start(SETTINGS);
+export interface Hosts {
+  /** What commits wait for. "off": for no standby. */
+  readonly commit: "off" | "on" | "remote_apply";
+  /** Servers sync to disk. */
+  readonly durable: boolean;
+  /** So many seconds the clock of each second server is ahead of the others'. It takes Debian's `libfaketime`. */
+  readonly aheadSeconds: number;
+}
+
+/** `setUp` gets the address of the primary before it has a standby. */
+export async function startCluster(
+  { commit, durable, aheadSeconds }: Hosts,
+  setUp: (url: string) => Promise<void>,
+) {
+  const settings = { ...SETTINGS, synchronous_commit: commit === "off" ? "on" : commit };
+  let servers = 0;
+  const start = (more: Record<string, string> = {}, fill?: (data: string) => Promise<void>) =>
+    startServer({ ...settings, ...more }, durable, servers++ % 2 === 1 ? aheadSeconds : 0, fill);
+  let primary = await start();
   let standby: Server | undefined;
   let replication: Route | undefined;
 
@@ -38,13 +54,13 @@ export async function startCluster(sync: boolean, setUp: (url: string) => Promis
     replication = await openRoute();
     replication.forward(from.port);
     const conninfo = `host=127.0.0.1 port=${replication.port} user=postgres application_name=standby`;
-    standby = await start({ ...SETTINGS, primary_conninfo: conninfo }, (data) => copy(from, data));
+    standby = await start({ primary_conninfo: conninfo }, (data) => copy(from, data));
     await until("the standby has caught up", async () => {
       const behind = "pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)";
       const text = `select from pg_stat_replication where state = 'streaming' and ${behind} < 1000000`;
       return (await ask(from, text)).length > 0;
     });
-    if (!sync) return;
+    if (commit === "off") return;
     // not before: a primary without its standby would not commit
     await ask(from, "alter system set synchronous_standby_names = 'standby'");
     await ask(from, "select pg_reload_conf()");
@@ -103,12 +119,26 @@ export async function startCluster(sync: boolean, setUp: (url: string) => Promis
   };
 }
 
-async function start(
+async function startServer(
   settings: Record<string, string>,
+  durable: boolean,
+  aheadSeconds: number,
   fill?: (data: string) => Promise<void>,
 ): Promise<Server> {
-  const server = await startPostgres({ own: true, restartable: true, settings, ...(fill && { fill }) });
+  const env = aheadSeconds === 0 ? {} : clockAhead(aheadSeconds);
+  const how = { own: true, restartable: true, durable, settings, env };
+  const server = await startPostgres({ ...how, ...(fill && { fill }) });
   return { ...server, data: server.data!, port: Number(new URL(server.url).port) };
+}
+
+function clockAhead(seconds: number): Record<string, string> {
+  const places = (process.env.FAKETIME_LIBRARY ?? "/usr/lib/*/faketime/libfaketime.so.1").split(":");
+  const [library] = places.flatMap((place) => globSync(place));
+  if (library === undefined)
+    throw new Error(
+      `No libfaketime in ${places}: install Debian's package libfaketime, or set FAKETIME_LIBRARY to its path`,
+    );
+  return { LD_PRELOAD: library, FAKETIME: `+${seconds}s`, FAKETIME_DONT_FAKE_MONOTONIC: "1" };
 }
 
 const BACKUP = ["pg_backup_start('standby', true)", "pg_backup_stop(false)"] as const;

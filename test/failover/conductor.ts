@@ -19,6 +19,12 @@ import { type Member, startMember } from "./processes.ts";
 export interface Course {
   /** Whether commits wait for the standby. */
   readonly mode: "sync" | "async";
+  /** With "sync": what commits wait for, and whether those that wait are cancelled. Then they count as asynchronous ones. */
+  readonly waits: "on" | "remote_apply" | "cancelled";
+  /** Servers sync to disk. */
+  readonly durable: boolean;
+  /** So many seconds the clock of each second server is ahead. */
+  readonly aheadSeconds: number;
   /** How the primary fails, a round each. */
   readonly how: readonly How[];
   /** For so long before it fails the standby receives nothing. */
@@ -40,6 +46,9 @@ export interface Course {
 export const COURSE: Course = {
   ...{
     mode: "sync",
+    waits: "on",
+    durable: false,
+    aheadSeconds: 0,
     how: ["kill"],
     lagMs: 0,
     rests: false,
@@ -65,7 +74,9 @@ export async function failover(course: Course): Promise<{ verdict: Verdict; file
   const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), "failover-")), "events.jsonl");
   const log = openLog(file);
   const fault: Partial<ReturnType<typeof faultOf>> = course.fault ? faultOf(course.fault) : {};
-  const cluster = await startCluster(course.mode === "sync", async (url) => {
+  const { mode, waits, durable, aheadSeconds } = course;
+  const commit = mode === "async" ? "off" : waits === "cancelled" ? "on" : waits;
+  const cluster = await startCluster({ commit, durable, aheadSeconds }, async (url) => {
     const pool = quietPool(url);
     await runMigrations({ pgPool: pool, logger: silent });
     const policies = Object.values(POLICIES);
@@ -101,7 +112,7 @@ export async function failover(course: Course): Promise<{ verdict: Verdict; file
     await Promise.all(members.map(({ end }) => end()));
     await cluster.stop();
   }
-  return { verdict: judge(file, course.mode), file };
+  return { verdict: judge(file, waits === "cancelled" ? "async" : mode), file };
 }
 
 interface Round {
@@ -125,14 +136,16 @@ async function round({ n, how, course, cluster, members, log, seen }: Round): Pr
   }
   log({ k: "round", n, how, pace });
   if (course.lagMs > 0) {
-    if (course.mode === "sync") {
+    const isAsync = course.mode === "async" || course.waits === "cancelled";
+    if (!isAsync) {
       seen.feed(false); // an add that waits for its commit has its partition locked, so nothing would start
       await delay(SETTLES_MS);
     }
     cluster.cutReplication();
     log({ k: "lagging", n });
-    if (course.mode === "async") seen.feed(true);
-    await delay(course.lagMs);
+    if (isAsync) seen.feed(true);
+    if (course.waits === "cancelled") await cancelWaits(cluster, course.lagMs);
+    else await delay(course.lagMs);
   }
   let kill = () => {};
   if (how === "zombie") cluster.cutReplication();
@@ -175,6 +188,14 @@ async function round({ n, how, course, cluster, members, log, seen }: Round): Pr
   log({ k: "back", n, seconds, silent: seen.silentSince(promotedAt) });
   const after = seconds === null ? `not within ${course.patienceMs} ms` : `after ${seconds.toFixed(1)} s`;
   course.say(`round ${n}, ${how}: ${pace.toFixed(0)} jobs started a second, and again ${after}`);
+}
+
+const CANCELS_EVERY_MS = 50;
+
+/** As an operator does whose standby is gone: the commit is acknowledged, and only here. */
+async function cancelWaits(cluster: Cluster, forMs: number): Promise<void> {
+  const waiting = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
+  for (const from = now(); now() - from < forMs; await delay(CANCELS_EVERY_MS)) await cluster.ask(waiting);
 }
 
 /** Follows the log, and tells adders what lacks. */

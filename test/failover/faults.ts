@@ -36,7 +36,7 @@ export const FAULTS = {
   "runs that nobody says": {
     course: UNHEARD_OF,
     shows: /over the cap/,
-    plant: inSql("_say_runs", /_keep_runs\(p_pool_id, p_runs, v_ids\)/, "1; v_ids := '{}'"),
+    plant: inSql("_say_runs", /_keep_runs\(p_pool_id, p_runs, v_kept, p_gone\)/, "1; v_kept := '{}'"),
   },
   "fetches that no standby has": {
     course: { mode: "sync", how: ["kill"], lagMs: 1500 },

@@ -1,11 +1,14 @@
 // node test/failover/main.ts [--mode sync|async] [--rounds 4] [--how kill,stop,swallow,zombie] [--lag MS] [--outage MS]
-//   [--zombie MS] [--work MS,MS] [--rests] [--patience SECONDS] [--fault NAME]
+//   [--zombie MS] [--work MS,MS] [--rests] [--patience SECONDS] [--durable] [--waits on|remote_apply|cancelled] [--ahead SECONDS]
+//   [--fault NAME]
 // Prints a line for each failure, a table, and what went wrong. Exits with 1 when anything did. The log has every event.
 // How a primary fails: kill (SIGKILL to all of its processes, connections are reset), stop (SIGSTOP: nothing answers, until it is
 // killed before the promotion), swallow (its connections stay open, and nothing passes, for ever), zombie (it lives on beside the
 // new primary, and some processes still have it for `--zombie` ms).
 // With --lag the standby receives nothing for so long before that. Then adds of "async" are lost, and those of "sync" wait. With
 // --rests all jobs end before the lag, so that the next primary has never heard of those that run.
+// With --durable the servers sync to disk. With --waits remote_apply a commit waits until the standby shows it, and with cancelled
+// an operator cancels what waits for the standby. With --ahead the clock of each second server is so far ahead.
 // With --fault the other options default to the course in which that fault shows.
 import { parseArgs } from "node:util";
 import { COURSE, failover } from "./conductor.ts";
@@ -26,7 +29,8 @@ const { values } = parseArgs({
       work: text,
       patience: text,
     },
-    fault: text,
+    ...{ fault: text, waits: text, ahead: text },
+    durable: { type: "boolean" },
     rests: { type: "boolean" },
   },
 });
@@ -43,6 +47,9 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(sign
 
 const { verdict } = await failover({
   mode: (values.mode as "sync" | "async" | undefined) ?? base.mode,
+  waits: (values.waits as (typeof COURSE)["waits"] | undefined) ?? base.waits,
+  durable: values.durable ?? base.durable,
+  aheadSeconds: Number(values.ahead ?? base.aheadSeconds),
   how: Array.from({ length: rounds }, (_, n) => hows[n % hows.length]!),
   lagMs: Number(values.lag ?? base.lagMs),
   rests: values.rests ?? base.rests,

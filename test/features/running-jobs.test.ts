@@ -3,7 +3,7 @@ import test from "ava";
 import type { JobHelpers } from "graphile-worker";
 import type pg from "pg";
 import { z } from "zod";
-import { definePolicy } from "../../src/index.ts";
+import { definePolicy, fixed } from "../../src/index.ts";
 import { ROUNDED_MS } from "../helpers/clock.ts";
 import { isChecked, startWorker } from "../helpers/worker.ts";
 
@@ -42,6 +42,27 @@ test("helpers.dispatchPolicy, and the parsed payload", async (t) => {
   ]);
   const { stop_reason } = await worker.row("select stop_reason from dispatch_policy.partitions");
   t.is(stop_reason, "429");
+});
+
+test("an idempotency key stays with a job through its runs, staged or added past its policy", async (t) => {
+  const keys = new Map<string, string[]>();
+  const policy = definePolicy("pay", { partitionBy: "n", backoff: fixed("1 ms") });
+  const task = policy.task((payload, { dispatchPolicy, job }) => {
+    const { n } = payload as { n: string };
+    keys.set(n, [...(keys.get(n) ?? []), dispatchPolicy.idempotencyKey()]);
+    if (job.attempts < 3) throw new Error("again");
+  });
+  const worker = await startWorker(t, { policies: [policy], tasks: { pay: task } });
+  for (const n of ["a", "b"]) await worker.utils.addJob(policy, { z: 1, n, a: { d: 1, c: [null] } });
+  await worker.utils.addJob(policy, { z: 1, n: "a", a: { d: 1, c: [null] } });
+  await worker.pool.query(`select graphile_worker.add_job('pay', '{"z": 1, "n": "past", "a": 1}')`);
+  await worker.sees("job:success", 4);
+  const all = [...keys.values()];
+  t.deepEqual(all.map(({ length }) => length).sort(), [3, 3, 6]);
+  t.is(new Set(all.flat()).size, 4);
+  t.true(
+    all.flat().every((key) => /^[\da-f]{8}-[\da-f]{4}-8[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/.test(key)),
+  );
 });
 
 test("queue lag counts from the admission: the wait for a throttle's token is not in it", async (t) => {

@@ -275,6 +275,7 @@ test("a worker pool passes on what its ticks say of single shards, to their loop
     fetching: { stop: () => {}, resume: () => {} },
     hand: makeRunningJobs().inHand("pool"),
     runOf: () => undefined,
+    disown: () => {},
     checkListening: () => {},
     clock: { behindMs: 0, atMostMs: 0 },
     withPgClient: withClientOf(pool),

@@ -4,7 +4,7 @@ import test from "ava";
 import { definePolicy, type PolicyEventMap, policyEvents } from "../../src/index.ts";
 import { table, workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
-import { startWorker, type TestWorker } from "../helpers/worker.ts";
+import { NO_HEARTBEAT, startWorker, type TestWorker } from "../helpers/worker.ts";
 
 const work = definePolicy("work", {
   partitionBy: "key",
@@ -70,5 +70,48 @@ test("a job whose end the promotion has lost runs again, and does not keep its s
   await promote(worker);
   t.deepEqual(await gaveUp(), { unlocked: 1, completed: 0 });
   await worker.sees("job:success", 2);
+  await worker.everythingIsReleased();
+});
+
+test("after a lost answer nothing is fetched before the server has heard what runs here", async (t) => {
+  const worker = await startWorker(t, {
+    ...{ policies: [work], preset: NO_HEARTBEAT, tasks: { plain: () => {} } },
+    worker: { concurrentJobs: 1 },
+  });
+  const { pool } = worker;
+  const hasFetched = new Promise((resolve) => worker.runner.events.once("job:complete", resolve)).then(
+    () => new Promise((resolve) => worker.runner.events.once("worker:getJob:empty", resolve)),
+  );
+  await pool.query("select graphile_worker.add_job('plain')");
+  await hasFetched;
+  await pool.query("alter function dispatch_policy_internal._beat rename to _beat_away");
+  pool.emit("dispatchPolicy:lostAnswer" as never);
+  await pool.query("select graphile_worker.add_job('plain')");
+  await until("heartbeats fail", () =>
+    worker.log.some(({ message }) => message.startsWith("Heartbeat failed, trying again")),
+  );
+  const { rows } = await pool.query("select task_identifier, locked_at from graphile_worker.jobs");
+  await pool.query("alter function dispatch_policy_internal._beat_away rename to _beat");
+  t.deepEqual(rows, [{ task_identifier: "plain", locked_at: null }]);
+  await worker.sees("job:success", 2);
+});
+
+test("the end of a run whose row may be another job's by now is not recorded: the job runs again", async (t) => {
+  const open = Promise.withResolvers<void>();
+  t.teardown(open.resolve);
+  const worker = await startWorker(t, { policies: [work], preset, tasks: { work: () => open.promise } });
+  const promoted = heard(worker, "dispatchPolicy:promoted");
+  await worker.utils.addJob("work", { key: "a" }, { jobKey: "once" });
+  const { id } = (await worker.sees("job:start"))[0]!;
+  await workerTable(worker.pool).set({ locked_by: null, locked_at: null, attempts: 0 }, { id });
+  await promote(worker);
+  t.like(await promoted(), { runs: 1, occupied: 0 });
+  open.resolve();
+  const [failed] = await worker.sees("job:error");
+  t.regex(failed!.error!, /is not this worker's any more: its end is not recorded/);
+  await until("it has run again", async () => {
+    await worker.pool.query(`select pg_notify('jobs:insert', '{"r": 1, "count": 1}')`); // its back-off may have passed
+    return worker.happened.find(({ event }) => event === "job:success");
+  });
   await worker.everythingIsReleased();
 });

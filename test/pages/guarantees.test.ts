@@ -22,13 +22,13 @@ test("a job of the example that runs twice charges once", async (t) => {
     await module.default(payload, helpers);
     if (++runs === 1) throw new Error("the worker was killed behind the charge");
   };
-  const job = await utils.addJob("charge", { account: "acme", cents: 500 });
+  await utils.addJob("charge", { account: "acme", cents: 500 });
   await until("it has run twice", async () => {
     await runDueJobs({ pgPool: pool, policies: [module.charge], taskList: { charge } });
     return runs === 2;
   });
-  const { rows } = await pool.query("select * from charges");
-  t.deepEqual(rows, [{ once: job.id, account: "acme", cents: 500 }]);
+  const { rows } = await pool.query("select account, cents from charges");
+  t.deepEqual(rows, [{ account: "acme", cents: 500 }]);
 });
 
 test("each cell about another system links its source, or says that none was found", async (t) => {

@@ -2,7 +2,7 @@
 // timeline is played by the sequence that keeps the one met last: each of these sessions meets the server anew.
 import test from "ava";
 import { concurrency, type Engine, engine, type Queryable } from "../helpers/engine.ts";
-import { addPast, completeJob, fetchJob } from "../helpers/native.ts";
+import { addPast, completeJob, fetchJob, startJob } from "../helpers/native.ts";
 import { workerTable } from "../helpers/table.ts";
 
 const INTERNAL = "dispatch_policy_internal";
@@ -51,13 +51,13 @@ async function runOf(it: Engine, job: string, pool = "a"): Promise<Run> {
 async function says(
   it: Queryable,
   runs: readonly Run[],
-  { pool = "a", anew = true } = {},
+  { pool = "a", anew = true, gone = [] as string[], wanted = "lost" } = {},
 ): Promise<string[]> {
   const { rows } = await it.query(
-    `select id::text from ${INTERNAL}._say_runs($1, ${INTERNAL}._server_now(), $2, $3) s (id)`,
-    [pool, JSON.stringify(runs), anew],
+    `select id::text, state from ${INTERNAL}._say_runs($1, ${INTERNAL}._server_now(), $2, $3, $4)`,
+    [pool, JSON.stringify(runs), anew, gone],
   );
-  return rows.map(({ id }) => id);
+  return rows.filter(({ state }) => state === wanted).map(({ id }) => id);
 }
 
 const ids = async (it: Engine): Promise<number[]> => {
@@ -116,7 +116,7 @@ test("after a promotion nothing is admitted until each live pool has said what i
     (await session.query(`select admitted, claimed from ${INTERNAL}._admit('p', null, 10, null, false)`))
       .rows[0];
   t.deepEqual(await pass(), { admitted: 0, claimed: 0 }, "a has not said");
-  await says(session, []);
+  await says(session, [], { anew: false });
   t.is((await pass()).admitted, 2);
 
   await it.stage("k");
@@ -187,6 +187,134 @@ test("a pool that is late keeps nothing: its job was unlocked, and runs elsewher
   await it.table("in_flight_jobs").remove({ job_id: second });
   t.deepEqual(await says(it.pool, [elsewhere, ended], { anew: false }), [], "nothing is to be occupied");
   t.like(await it.table("in_flight_jobs").one({ job_id: first }), { pool_id: "b", attempt: 2 });
+});
+
+/** The next primary has not heard of a fetch. */
+const forgetFetch = (it: Engine, id: string) =>
+  workerTable(it.pool).set({ locked_by: null, locked_at: null, attempts: 0 }, { id });
+
+const postponed = async (it: Engine, id: string) =>
+  (
+    await it.pool.query(
+      `select run_at = to_timestamp(s.last_value / 1000.0) + interval '6 seconds' as postponed
+       from graphile_worker.jobs, ${INTERNAL}.promoted_at s where id = $1`,
+      [id],
+    )
+  ).rows[0].postponed;
+
+test("a run whose fetch the promotion has lost is kept from being fetched, and lent once its pool has said it", async (t) => {
+  const it = await world(t);
+  const [first, second] = (await it.inFlight()) as [string, string];
+  const run = await runOf(it, first);
+  await forgetFetch(it, first);
+  await promoted(it);
+  await beat(await meets(it), "b", null);
+  t.true(await postponed(it, first));
+  t.true(await postponed(it, second), "nobody runs it, and nobody has said so");
+  t.deepEqual(await says(await meets(it), [run]), []);
+  t.deepEqual(await rowOf(it, first), { locked_by: null, attempts: 1, ahead: true });
+  t.true(await postponed(it, second));
+  await says(await meets(it), [run], { anew: false });
+  t.false(await postponed(it, second), "all pools have said");
+  t.deepEqual(await rowOf(it, first), { locked_by: null, attempts: 1, ahead: true });
+  t.like(await it.table("in_flight_jobs").one({ job_id: first }), { pool_id: "a", attempt: 1 });
+});
+
+test("a run whose row others have by now is told, and keeps nothing", async (t) => {
+  const it = await world(t);
+  const [first] = (await it.inFlight()) as [string];
+  const run = await runOf(it, first);
+  await forgetFetch(it, first);
+  await runOf(it, first, "b");
+  t.deepEqual(await says(it.pool, [run], { wanted: "elsewhere" }), [first]);
+  t.is((await it.table("in_flight_jobs").one({ job_id: first })).pool_id, null);
+});
+
+for (const [which, added] of [
+  ["with a key: its next job may get the row", { job_key: "k" }],
+  ["of a queue: the next one may run beside", { queue_name: "q" }],
+] as const)
+  test(`so is one ${which}`, async (t) => {
+    const it = await engine(t, { gates: [concurrency(2)] });
+    await beat(it.pool, "a", null);
+    await it.stage("k");
+    await it.table("staged_jobs").set(added);
+    await it.passes();
+    const [first] = (await it.inFlight()) as [string];
+    const run = await runOf(it, first);
+    await forgetFetch(it, first);
+    t.deepEqual(await says(it.pool, [run], { wanted: "elsewhere" }), [first]);
+    t.false((await rowOf(it, first)).ahead);
+  });
+
+test("a failure of a lent run is retried by its policy, also if its fetch was lost", async (t) => {
+  const it = await world(t, 5);
+  const [first] = (await it.inFlight()) as [string];
+  const run = await runOf(it, first);
+  await forgetFetch(it, first);
+  await says(it.pool, [run]);
+  const retry = { attempt: 1, revision: 0, after: 5, task: it.policy, priority: 0, maxAttempts: 25 };
+  t.deepEqual(await it.release([{ job: first, ok: false, admission: run.admission, attempt: 1, retry }]), [
+    first,
+  ]);
+  t.is(await it.table("staged_jobs").count({ parked_job_id: first }), 1);
+});
+
+test("passes wait until what was lost has its slots again", async (t) => {
+  const it = await world(t);
+  await promoted(it);
+  const session = await meets(it);
+  await says(session, []);
+  t.false(await session.admits(), "some may have no slot yet");
+  await says(session, [], { anew: false });
+  t.true(await session.admits());
+});
+
+test("what ends while it gets its slots again keeps none", async (t) => {
+  const it = await world(t);
+  const [first] = (await it.inFlight()) as [string];
+  const run = await runOf(it, first);
+  await it.table("in_flight_jobs").remove({ job_id: first });
+  await it.table("limiters").set({ in_flight: 1 }, { kind: "concurrency" });
+  await workerTable(it.pool).remove({ id: first });
+  t.deepEqual(await says(it.pool, [run]), [first]);
+  await it.pool.query(`select ${INTERNAL}._occupy_run('a', $1, $2, $3, $4, $5, $6)`, [
+    ...[first, run.revision, run.attempt, run.admission, run.stagedId],
+    JSON.stringify(it.batch(["k"])),
+  ]);
+  await says(it.pool, [], { anew: false, gone: [first] });
+  t.is((await it.table("in_flight_jobs").one({ job_id: first })).pool_id, null, "a sweep finds it");
+});
+
+test("a slot whose job was lent, and has gone with the last commit that the standby has, is left to a sweep", async (t) => {
+  const it = await world(t, 5);
+  const [lost, runs] = (await it.inFlight()) as [string, string];
+  await locked(it, lost);
+  await runOf(it, runs);
+  await givesUp(it, { running: [runs] });
+  await completeJob(it, runs);
+  await says(it.pool, []);
+  t.is((await it.table("in_flight_jobs").one({ job_id: runs })).pool_id, null);
+});
+
+test("an occupied run keeps its slot after a silence, though it has no row", async (t) => {
+  const it = await world(t);
+  const [first] = (await it.inFlight()) as [string];
+  const run = await runOf(it, first);
+  await says(it.pool, [run]);
+  await workerTable(it.pool).remove({ id: first });
+  await it.table("in_flight_jobs").set({ started_at: (its) => `${its} - interval '11 seconds'` });
+  await says(it.pool, [run], { anew: false });
+  t.is((await it.table("in_flight_jobs").one({ job_id: first })).pool_id, "a");
+});
+
+test("a job that was added past its policy waits for the pools as well: it is staged", async (t) => {
+  const it = await world(t, 5);
+  const past = await addPast(it, { task: it.policy });
+  const fetched = await fetchJob(it, past, "a");
+  await promoted(it);
+  const start = { partition: "k", poolId: "a", as: await meets(it) };
+  t.is((await startJob(it, fetched, start)).verdict, "copied");
 });
 
 test("a slot that a pool has and says nothing of is left to the next sweep", async (t) => {
@@ -273,6 +401,32 @@ test("what a pool has locked for long and does not have is unlocked, and what it
     2,
     "a late end of the first frees nothing",
   );
+});
+
+test("what has just ended well is lent as well: it would run again. Once nobody can be recording that, it is completed", async (t) => {
+  const it = await world(t, 5);
+  const [lost, ended] = (await it.inFlight()) as [string, string];
+  await locked(it, lost);
+  await runOf(it, ended);
+  const said = { ended: [{ job: ended, revision: 0 }] };
+  t.deepEqual(await givesUp(it, { ...said, fetched: [ended] }), { ...NOTHING, unlocked: 1, lent: [ended] });
+  t.deepEqual(await rowOf(it, ended), { locked_by: null, attempts: 1, ahead: true });
+  t.deepEqual(await says(it.pool, [], { anew: false }), []);
+  t.deepEqual(await givesUp(it, { ...said, fetched: [ended] }), NOTHING);
+  t.deepEqual(await givesUp(it, said), { ...NOTHING, completed: 1 });
+  t.is(await workerTable(it.pool).count({ id: ended }), 0);
+  t.is(await inFlight(it), 2, "of three");
+});
+
+test("a job that was lent, and whose end a promotion has lost, waits for its gates again", async (t) => {
+  const it = await world(t, 5);
+  const [lost, runs, other] = (await it.inFlight()) as [string, string, string];
+  await locked(it, lost);
+  for (const job of [runs, other]) await runOf(it, job);
+  t.deepEqual((await givesUp(it, { running: [runs, other] })).lent.sort(), [runs, other].sort());
+  t.deepEqual(await givesUp(it, { running: [other], lost: [runs] }), { ...NOTHING, unlocked: 1 });
+  t.is(await it.table("staged_jobs").count({ parked_job_id: runs }), 1);
+  t.deepEqual(await rowOf(it, other), { locked_by: null, attempts: 1, ahead: true }, "it runs");
 });
 
 test("nobody takes the slot of a lent job for lost, and its failure is retried by its policy", async (t) => {

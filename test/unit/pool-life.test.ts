@@ -50,7 +50,7 @@ test("a job that waits for the end of a silence goes on when the pool is closed"
       begins() {},
       check: async () => void asked++,
     },
-    saidRuns: { givingUp: () => null },
+    saidRuns: { givingUp: () => null, owesWord: () => false },
     beat: () => Promise.resolve(),
     keeps: () => Promise.reject(new Error("not asked here")),
   });

@@ -165,7 +165,8 @@ $$;
 
 -- Gives the slots of these jobs, that a pool says it runs, to the attempts that it names, and leaves the others that it had to
 -- sweeps. See _say_runs. A row of another revision is the next job's of the key.
-create or replace function _keep_runs(p_pool_id text, p_runs json, p_ids bigint[]) returns void language plpgsql as $$
+create or replace function _keep_runs(p_pool_id text, p_runs json, p_ids bigint[], p_gone bigint[]) returns void
+language plpgsql as $$
 begin
   perform from in_flight_jobs f
   where f.job_id = any(p_ids) or f.pool_id = p_pool_id order by f.job_id for update;
@@ -177,7 +178,10 @@ begin
     and f.staged_id = coalesce(r."stagedId", f.staged_id);
   update in_flight_jobs f set pool_id = null
   where f.pool_id = p_pool_id and f.job_id <> all (p_ids)
-    and f.started_at < clock_timestamp() - interval '10 seconds';   -- one may have started since the pool looked
+    -- _give_up_locks sees to those that are lent
+    and (f.lent_until is null or not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = f.job_id))
+    -- one may have started since the pool looked
+    and (coalesce(f.started_at, '-infinity') < clock_timestamp() - interval '10 seconds' or f.job_id = any(p_gone));
 end
 $$;
 

@@ -43,7 +43,7 @@ begin
           perform setval(v_ids, nextval(v_ids) + 10000000);
         end if;
       end loop;
-      perform setval('promoted_at', (extract(epoch from clock_timestamp()) * 1000)::bigint);
+      perform setval('promoted_at', floor(extract(epoch from clock_timestamp()) * 1000)::bigint);   -- not in the future
       perform setval('timeline', v_timeline);
     end if;
   end loop;

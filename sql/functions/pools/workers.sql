@@ -24,7 +24,9 @@ begin
     raise exception 'dispatch_policy: this server is on timeline %, expected % or later, which another one had before: this is an old primary. Point the connection to the new one',
       split_part(v_server, ':', 2), split_part(p_server, ':', 2) using errcode = 'DPOLD';
   end if;
-  perform _meet_server();
+  if not _meet_server() then
+    perform _postpone_unlocked();
+  end if;
   perform _worker_alive(
     p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, p_clock_behind, coalesce(p_server, v_server));
   return query

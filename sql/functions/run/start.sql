@@ -165,6 +165,9 @@ declare
   v_line claimed;
   v_new staged_jobs;
 begin
+  if p_unmanaged <> 'run' and not _meet_server() then
+    return false;
+  end if;
   v_new.cost := coalesce((p_batch #>> '{jobs,0,cost}')::float8, 1);
   perform _bring_up_to_date(p_policy, p_partition_id, p_batch, v_now);
   if _inherit_slot(p_policy, p_partition_id, p_job_id, p_staged_id, p_revision, v_now) then

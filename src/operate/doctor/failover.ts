@@ -22,6 +22,25 @@ const promoted: Check = async ({ ask, thresholds }) => {
   }));
 };
 
+/** A promotion moves the sequences of ids on: see `_meet_server`. */
+const fixedIds: Check = async ({ ask }) => {
+  const rows = await ask<{ owner: string; sequence: string }>(
+    `select quote_ident(p.proowner::regrole::text) as owner, s.name as sequence
+     from pg_proc p
+     cross join pg_get_serial_sequence(quote_ident(:'GRAPHILE_WORKER_SCHEMA') || '._private_jobs', 'id') s (name)
+     where p.oid = ':DISPATCH_POLICY_INTERNAL._meet_server()'::regprocedure
+       and not has_sequence_privilege(p.proowner, s.name, 'update')`,
+  );
+  return rows.map(({ owner, sequence }) => ({
+    id: "fixed-ids",
+    severity: "warning",
+    sentence:
+      `${owner}, who owns this package's schema, may not set ${sequence}: after a failover ids of jobs come again, and the ` +
+      "late end of a lost job may complete another one.",
+    mend: `grant update on sequence ${sequence} to ${owner};`,
+  }));
+};
+
 /** A crash or a failover forgets that a job was fetched, or has ended. */
 const commitsEarly: Check = async ({ ask }) => {
   const rows = await ask<{ name: string }>(
@@ -73,4 +92,4 @@ const lockedIdle: Check = async ({ ask, thresholds }) => {
 
 /** Those that need no schema. */
 export const serverFailoverChecks: readonly Check[] = [commitsEarly, asynchronous];
-export const failoverChecks: readonly Check[] = [promoted, lockedIdle];
+export const failoverChecks: readonly Check[] = [promoted, fixedIds, lockedIdle];

@@ -18,6 +18,7 @@ export const FINDING_IDS = [
   "commits-early",
   "asynchronous-standby",
   "promoted",
+  "fixed-ids",
   "locked-idle",
   "no-worker",
   "orphaned",

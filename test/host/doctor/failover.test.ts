@@ -4,8 +4,10 @@ import pg from "pg";
 import { startPostgres } from "../../../scripts/postgres/start.ts";
 import { makePolicyUtils } from "../../../src/index.ts";
 import { rowsOf, runCommand } from "../../helpers/command.ts";
+import { testDatabase } from "../../helpers/database.ts";
 import { patient } from "../../helpers/doctor.ts";
 import { greet } from "../../helpers/policies.ts";
+import { roles } from "../../helpers/roles.ts";
 import { silent } from "../../helpers/silent.ts";
 import { table, workerTable } from "../../helpers/table.ts";
 
@@ -66,4 +68,19 @@ test("a worker that has more jobs locked for long than it runs is found", async 
   t.is(found!.sentence, "The worker of process 7 on host1 has 2 jobs locked for long, and runs 1 at once.");
   await table(it.pool, "workers").set({ slots: 2 });
   t.deepEqual(await it.findings("locked-idle"), []);
+});
+
+test("a sequence that the schema's owner may not set is found: after a promotion its ids would come again", async (t) => {
+  const database = await testDatabase(t);
+  const { nameOf } = roles(t, database, ["poor"]);
+  const it = await patient(t, [greet], database);
+  t.deepEqual(await it.findings("fixed-ids"), []);
+  const owner = nameOf("poor");
+  await it.pool.query(`create role ${owner};
+    alter function dispatch_policy_internal._meet_server() owner to ${owner};
+    grant usage on schema graphile_worker to ${owner}`);
+  const [found] = await it.findings("fixed-ids");
+  t.like(found, { severity: "warning" });
+  await it.pool.query(found!.mend);
+  t.deepEqual(await it.findings("fixed-ids"), []);
 });
