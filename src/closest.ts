@@ -7,19 +7,24 @@
  * @example closest("bust", ["rate", "per", "burst"]); // "burst"
  */
 export function closest(key: string, candidates: Iterable<string>): string | undefined {
+  return near(key, candidates)[0];
+}
+
+/** All candidates that are as near as that, the nearest first. */
+function near(key: string, candidates: Iterable<string>): readonly string[] {
   const wanted = bare(key);
-  let best: string | undefined;
-  let bestDistance = Number.POSITIVE_INFINITY;
-  for (const candidate of candidates) {
+  return Array.from(candidates, (candidate) => {
     const offered = bare(candidate);
     const length = Math.max(wanted.length, offered.length);
-    const distance = editDistance(wanted, offered);
-    if (distance < bestDistance && distance <= Math.max(1, Math.floor(length * 0.4))) {
-      best = candidate;
-      bestDistance = distance;
-    }
-  }
-  return best;
+    return {
+      candidate,
+      distance: editDistance(wanted, offered),
+      most: Math.max(1, Math.floor(length * 0.4)),
+    };
+  })
+    .filter(({ distance, most }) => distance <= most)
+    .toSorted((one, other) => one.distance - other.distance)
+    .map(({ candidate }) => candidate);
 }
 
 /**
@@ -28,8 +33,27 @@ export function closest(key: string, candidates: Iterable<string>): string | und
  * @example `unknown option "bust"${suggestion("bust", ["rate", "burst"], "options")}`; // …: did you mean "burst"?
  */
 export function suggestion(key: string, known: readonly string[], plural: string): string {
-  const near = closest(key, known);
-  if (near !== undefined) return `: did you mean "${near}"?`;
+  return asked(near(key, known).slice(0, 1), known, plural);
+}
+
+/**
+ * The same about a command, of which people remember a part: the nearest, and up to two that share a word with it or are near.
+ *
+ * @example suggestions("limit", ["limits", "set-limit"], "commands"); // : did you mean "limits" or "set-limit"?
+ */
+export function suggestions(key: string, known: readonly string[], plural: string): string {
+  const words = key.split("-");
+  const alike = known.filter((one) => one.split("-").some((word) => words.includes(word)));
+  const [nearest = [], ...others] = near(key, known);
+  return asked([...new Set([nearest, alike, others].flat())].slice(0, 3), known, plural);
+}
+
+function asked(meant: readonly string[], known: readonly string[], plural: string): string {
+  if (meant.length > 0)
+    return `: did you mean ${meant
+      .map((one) => `"${one}"`)
+      .join(", ")
+      .replace(/, (?=[^,]*$)/, " or ")}?`;
   return known.length === 0 ? ` (there are no ${plural})` : ` (known ${plural}: ${known.join(", ")})`;
 }
 

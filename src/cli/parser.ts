@@ -1,6 +1,6 @@
 import { createRequire } from "node:module";
 import type { Argv, default as Yargs } from "yargs";
-import { suggestion } from "../closest.ts";
+import { suggestion, suggestions } from "../closest.ts";
 import { type Command, type Exit, type Option, type Options, PLACE, UsageError } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { readValues } from "./input/read.ts";
@@ -24,21 +24,20 @@ export interface Call {
  * @throws {UsageError} if it is wrong
  */
 export async function readCall(args: readonly string[]): Promise<Call | null> {
-  const loaded = new Map<string, Command>();
-  for (const { name, load } of COMMANDS) if (args.includes(name)) loaded.set(name, (await load()).command);
-  const called = args.find((arg) => loaded.has(arg));
+  const [first = "-"] = args;
+  const called = COMMANDS.find(({ name }) => (first.startsWith("-") ? args.includes(name) : name === first));
+  const loaded = (await called?.load())?.command;
   const parser = emptyParser(args).fail((message, error) => {
     const plain =
       error instanceof UsageError ? error.message : plainly(message ?? error.message, args, loaded);
-    throw new UsageError(plain, called);
+    throw new UsageError(plain, called?.name);
   });
   let call: Call | null = null;
   for (const { name, summary } of COMMANDS) {
-    const command = loaded.get(name);
-    if (!command)
+    if (name !== called?.name || !loaded)
       parser.command(name, summary); // nobody calls it, so its options are not needed
     else
-      addCommand(parser, { name, summary, command }, (found) => {
+      addCommand(parser, { name, summary, command: loaded }, (found) => {
         call = found;
       });
   }
@@ -135,18 +134,19 @@ function sentence(text: string): string {
 }
 
 /** What yargs refuses, in the words of this package's errors. An unknown word comes with the nearest right one. */
-function plainly(message: string, args: readonly string[], loaded: ReadonlyMap<string, Command>): string {
+function plainly(message: string, args: readonly string[], called: Command | undefined): string {
   const [, kind, names = ""] =
     /^(Unknown|Missing required|Not enough) arguments?(?: following)?: (.*)$/.exec(message) ?? [];
   const [unknown = ""] = names.split(", ");
   if (kind === "Missing required") return `missing --${names.replaceAll(", ", ", --")}`;
   if (kind === "Not enough") return `--${names} needs a value`;
   if (kind === undefined) return message.replace(/^Not enough non-option arguments:.*/, "missing argument");
-  if (args.some((arg) => arg.startsWith(`-${unknown}`) || arg.startsWith(`--${unknown}`))) {
-    const known = [...loaded.values()].flatMap(({ options }) => Object.keys(options));
-    return `unknown option "${unknown}"${suggestion(unknown, [...known, ...Object.keys(PLACE)], "options")}`;
+  const [first = "-"] = args;
+  if (!called && !first.startsWith("-")) {
+    const commands = COMMANDS.map(({ name }) => name);
+    return `unknown command "${first}"${suggestions(first, commands, "commands")}`;
   }
-  if (loaded.size > 0) return `unexpected "${unknown}"`;
-  const commands = COMMANDS.map(({ name }) => name);
-  return `unknown command "${unknown}"${suggestion(unknown, commands, "commands")}`;
+  if (args.some((arg) => arg.startsWith(`-${unknown}`) || arg.startsWith(`--${unknown}`)))
+    return `unknown option "${unknown}"${suggestion(unknown, Object.keys({ ...called?.options, ...PLACE }), "options")}`;
+  return `unexpected "${unknown}"`;
 }

@@ -30,6 +30,10 @@ test("the help lists all commands, each with a help of its own that has examples
 const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ["", /^no command: name one\nSee graphile-worker-dispatch-policy --help\n$/],
   ["migrat", /^unknown command "migrat": did you mean "migrate"\?\n/],
+  ["polices", /^unknown command "polices": did you mean "policies"\?\nSee /],
+  ["limit", /^unknown command "limit": did you mean "limits", "set-limit" or "clear-limit"\?\n/],
+  ["pause-policy", /^unknown command "pause-policy": did you mean "pause" or "remove-policy"\?\n/],
+  ["pauze --policy jobs", /^unknown command "pauze": did you mean "pause"\?\n/],
   ["frobnicate", /^unknown command "frobnicate" \(known commands: status,/],
   ["pause --polcy a", /^pause: unknown option "polcy": did you mean "policy"\?\nSee .* pause --help\n$/],
   ["pause --policy", /^pause: --policy needs a value\n/],
