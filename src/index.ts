@@ -42,6 +42,7 @@ export type { GroupJob, GroupsQuery, OpenGroup } from "./operate/groups.ts";
 export type { HistoryQuery, JobHistory } from "./operate/history.ts";
 export type { Override } from "./operate/limits.ts";
 export type { PartitionStatus, PartitionsQuery } from "./operate/look.ts";
+export type { Mend } from "./operate/mend.ts";
 export type { Operate } from "./operate/operate.ts";
 export type { Outcome } from "./operate/outcomes.ts";
 export type { RefreshContextOptions } from "./operate/refresh-context.ts";

@@ -1,10 +1,13 @@
+import type { OperateContext } from "../operate/call.ts";
 import { type Answer, ask, type ExplainedGate, type SetBy } from "../operate/explain.ts";
 import { keyInWords, sharesInWords } from "../operate/gate-words.ts";
+import { commandOfMend } from "../operate/mend.ts";
 import type { PartitionTarget } from "../operate/targets.ts";
-import { defineCommand, EXIT, UsageError } from "./command.ts";
+import { parameter, rowsOf } from "../operate/view-rows.ts";
+import { defineCommand, EXIT, type Exit, UsageError } from "./command.ts";
 import { LOOK } from "./input/options.ts";
 import { looks } from "./output/look.ts";
-import { say, sayJson, tell } from "./output/say.ts";
+import { say, sayJson, saySentence, tell } from "./output/say.ts";
 import { visible, wrapped } from "./output/table.ts";
 import { atTime, calendarInWords, grouped, inWords, waitsInWords } from "./output/words.ts";
 
@@ -17,56 +20,99 @@ export const command = defineCommand({
   },
   options: {
     policy: { kind: "text", meaning: "the partition's policy", default: "none" },
-    partition: { kind: "text", meaning: "the partition's key", default: "none" },
+    partition: { kind: "text", meaning: "the partition's key; or instead of both:", default: "none" },
+    key: { kind: "text", meaning: "a partition's key, of whatever policy", default: "none" },
     ...LOOK,
   },
   examples: [
     ["1000000000000042", "a job"],
     ["--policy fetch_endpoint --partition ep1", "a partition's next job"],
+    ["--key ep1", "the same, or a sentence for each policy that has the key"],
   ],
   about:
     "x marks a gate without room. Below it stand the jobs that have occupied its slots for longest. ~ marks a shadow gate that would have none.",
   async run(values) {
+    const { key, json } = values;
     const target = targetOf(values.rest, values);
     return looks(values, async (context) => {
-      const it = await ask(context, target);
-      if (values.json) sayJson(it);
-      else sayWith(it);
-      return it.state === "unknown" ? EXIT.nothing : EXIT.done;
+      const found = target ? [await ask(context, target)] : await askEach(context, key as string);
+      const [first] = found;
+      if (!first) return tellNear(context, key as string);
+      if (json) found.forEach(sayJson);
+      else if (found.length > 1) sayEach(found);
+      else sayWith(first, context.engine.schemaName);
+      return first.state === "unknown" ? EXIT.nothing : EXIT.done;
     });
   },
 });
 
+/** Null: a key of whatever policy is asked for. */
 function targetOf(
   [id]: readonly string[],
-  { policy, partition }: { policy: string | undefined; partition: string | undefined },
-): { id: string } | PartitionTarget {
-  if (id !== undefined && policy === undefined && partition === undefined) return { id };
-  if (id === undefined && policy !== undefined && partition !== undefined) return { policy, partition };
-  throw new UsageError("give one job's id, or --policy NAME and --partition KEY");
+  { policy, partition, key }: Record<"policy" | "partition" | "key", string | undefined>,
+): { id: string } | PartitionTarget | null {
+  const given = [id, policy, partition, key].filter((one) => one !== undefined).length;
+  if (id !== undefined && given === 1) return { id };
+  if (policy !== undefined && partition !== undefined && given === 2) return { policy, partition };
+  if (key !== undefined && given === 1) return null;
+  throw new UsageError("give a job's id, --policy NAME and --partition KEY, or --key KEY");
 }
 
-/** The answer, and where more is written about it. Both files are in the package. */
-function sayWith(it: Answer): void {
+/** The partitions of this key, of all policies. A policy is asked by its name: by the key alone all partitions would be read. */
+async function askEach(context: OperateContext, key: string): Promise<readonly Answer[]> {
+  const found: Answer[] = [];
+  for (const { policy } of await rowsOf<{ policy: string }>(context, "policies", "order by policy")) {
+    const it = await ask(context, { policy, partition: key });
+    if (it.state !== "unknown") found.push(it);
+  }
+  return found;
+}
+
+const KEY = parameter(1, "text");
+const NEAR = `where strpos(lower(partition), lower(${KEY})) > 0 or strpos(lower(${KEY}), lower(partition)) > 0 and partition <> ''
+  order by length(partition), policy, partition limit 5`;
+
+async function tellNear(context: OperateContext, key: string): Promise<Exit> {
+  const near = await rowsOf<{ policy: string; partition: string }>(context, "partitions", NEAR, [key]);
+  tell(`No partition has the key ${JSON.stringify(key)}.`);
+  if (near.length > 0)
+    tell(`Near it: ${near.map(({ policy, partition }) => `${policy}/${partition}`).join(", ")}`);
+  return EXIT.nothing;
+}
+
+function sayEach(found: readonly Answer[]): void {
+  for (const it of found) say(`${headOf(it)}\n${wrapped(visible(`  ${it.sentence}`), "  ")}`);
+  tell("For more of one: explain --policy NAME --partition KEY");
+}
+
+/** The answer, where more is written about it, and what to do. */
+function sayWith(it: Answer, schema: string): void {
   say(inLines(it).join("\n"));
-  if (it.page) tell(`More: ${it.page}`);
-  else if (it.tickedBy === null) tell("More: docs/operating.md#nobody-ticks");
-  if (it.state === "failed") tell(`To bring it back: retry ${it.jobId}`);
+  if (it.page) say(`More: ${it.page}`);
+  else if (it.tickedBy === null) say("More: docs/operating.md#nobody-ticks");
+  if (it.mend === null) return;
+  const line = commandOfMend(it.mend, it.asOf, schema);
+  saySentence(`${it.mend.words}${line === null ? "." : ":"}`);
+  if (line !== null) say(`    ${visible(line)}`); // in one piece, to copy
 }
 
-function inLines(it: Answer): string[] {
+function headOf(it: Answer): string {
   const what = it.state === "waiting" || it.id === undefined ? "" : ` ${it.id}`;
   const head = [
     `${typeof it.partition === "string" ? `${it.policy}/${keyInWords(it.partition)}` : (it.policy ?? "")}${what}`.trim(),
     it.state,
   ];
   if (it.reason) head.push(it.reason);
+  return visible(head.join("  "));
+}
+
+function inLines(it: Answer): string[] {
   const gates = it.gates
     .flatMap((gate) => linesOf(gate, it.asOf))
     .map((line) => wrapped(visible(line), " ".repeat(8)));
   const expected = expectedOf(it);
   const past = pastOf(it).map((line) => wrapped(visible(line), " ".repeat(4)));
-  return [visible(head.join("  ")), wrapped(visible(it.sentence)), ...expected, ...gates, ...past];
+  return [headOf(it), wrapped(visible(it.sentence)), ...expected, ...gates, ...past];
 }
 
 /** When it is expected to start, or why nobody can tell; no line if it does not wait. Counted by the database's clock. */

@@ -3,6 +3,7 @@ import type { Reason } from "../policy/reasons.ts";
 import { asOurs, type OperateContext } from "./call.ts";
 import type { JobHistory } from "./history.ts";
 import type { PartitionStatus } from "./look.ts";
+import type { Mend } from "./mend.ts";
 import { spelled, spelledJson } from "./rows.ts";
 import type { ContextValues, PartitionTarget } from "./targets.ts";
 import { checkVerb } from "./verb.ts";
@@ -169,6 +170,8 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   traceId?: string | null;
   /** All that in words. */
   sentence: string;
+  /** What lets it go; null: it does not wait. */
+  mend: Mend | null;
   /** The open groups that a job belongs to. Missing: none. */
   groups?: readonly { id: string; total: number; jobsLeft: number }[];
 
@@ -255,6 +258,7 @@ export type Answer = Pick<
       | "history"
       | "traceId"
       | "sentence"
+      | "mend"
       | "groups"
     )
   | ("id" | "jobId" | "policy" | "partition" | "taskIdentifier" | "runAt" | "attempts" | "error")

@@ -25,6 +25,7 @@ export function spelledJson<T>(value: unknown): T {
 function spelledField(name: string, value: unknown): unknown {
   // the names of a context are the application's, and those of reasons and gates stay as they are
   if (name === "where" || name === "waited" || name === "waited_by_gate") return value;
+  if (name === "verb" && typeof value === "string") return camelCase(value);
   return TIMES.has(name) && typeof value === "string" ? new Date(value) : spelledJson(value);
 }
 

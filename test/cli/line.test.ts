@@ -67,7 +67,8 @@ const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ["release-slots abc", /^release-slots: jobId must be a job id/],
   ["remove", /^remove: no jobs: give their ids, --job-key KEY or --policy NAME\n/],
   ["cancel", /^cancel: no jobs: give their ids, or --policy NAME\n/],
-  ["explain 1 --policy a", /^explain: give one job's id, or --policy NAME and --partition KEY\n/],
+  ["explain 1 --policy a", /^explain: give a job's id, --policy NAME and --partition KEY, or --key KEY\n/],
+  ["explain --policy a --key b", /^explain: give a job's id, /],
   ["jobs --state faild", /^jobs: --state must be staged, parked, ready, running, failed, got "faild"\n/],
   ["top", /^top: stdout is no terminal: give --once\n/],
 ];

@@ -99,6 +99,35 @@ test("a page that is full names the next one", async (t) => {
   t.regex((await cli("jobs", "--limit", "3")).stderr, /^For more, add --after \d+\n$/);
 });
 
+test("explain --key finds the policy, and lists them if several have the key", async (t) => {
+  const { cli, utils } = await world(t);
+  const byKey = await cli("explain", "--key", "ep1");
+  t.is(byKey.code, 0);
+  t.is(byKey.stdout.split("\n")[0], "fetch_endpoint/ep1  waiting  concurrency_full");
+  t.regex(byKey.stdout, / {2}x concurrency of ep1: 0 of 2 slots free\n/);
+  await utils.addJob("make_report", { tenant: "ep1" });
+  await utils.addJob("send_mail", { to: "ep1" }); // no tick has seen it
+  const several = await cli("explain", "--key", "ep1");
+  t.deepEqual(
+    several.stdout.split("\n").filter((line) => /^\S/.test(line)),
+    ["fetch_endpoint/ep1  waiting  concurrency_full", "make_report/ep1  waiting", "send_mail/ep1  waiting"],
+  );
+  t.regex(several.stdout, /^ {2}It waits for gate "concurrency" of ep1: 2 of 2 are in flight/m);
+  t.is(several.stderr, "For more of one: explain --policy NAME --partition KEY\n");
+  const rows = rowsOf((await cli("explain", "--key", "ep1", "--json")).stdout);
+  t.deepEqual(
+    rows.map(({ policy }) => policy),
+    ["fetch_endpoint", "make_report", "send_mail"],
+  );
+  const none = await cli("explain", "--key", "EP");
+  t.deepEqual([none.stdout, none.code], ["", 3]);
+  t.is(
+    none.stderr.replace(/\s+/g, " ").trim(),
+    `No partition has the key "EP". Near it: ${[1, 2, 3, 4].map((n) => `fetch_endpoint/ep${n}`).join(", ")}`,
+  );
+  t.is((await cli("explain", "--key", "nowhere")).stderr, 'No partition has the key "nowhere".\n');
+});
+
 test("--watch prints again and again", async (t) => {
   const { cli, url } = await world(t);
   const child = start(url, "limits", "--watch", "0.1");

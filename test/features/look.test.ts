@@ -139,7 +139,7 @@ const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus | "groups">>({
     gates: true,
     place: true,
   },
-  ...{ estimate: true, noEstimate: true, tickedBy: true, history: true, sentence: true },
+  ...{ estimate: true, noEstimate: true, tickedBy: true, history: true, sentence: true, mend: true },
 });
 
 test("what is looked at has the fields its type says, in camelCase", async (t) => {

@@ -100,6 +100,10 @@ test("explain says what the others wait for, and until when", async (t) => {
   const [first, second] = await Promise.all(rows.map(({ id }) => it.utils.explain({ id })));
   const [due] = await it.rows("select run_at from dispatch_policy.staged_jobs where id = $1", [head.id]);
   t.like(first, { reason: "strict_order", nextAt: due.run_at, estimate: null });
+  t.like(first?.mend, {
+    verb: "rescheduleJobs",
+    options: { ids: [String(head.id)], runAt: first!.asOf },
+  });
   t.like(second?.place, { jobsBefore: 2 });
   t.regex(
     first!.sentence,

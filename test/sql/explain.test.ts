@@ -1,12 +1,14 @@
 // Why a job waits: each cause is planted, and `explain` names it, its gate, who holds it, its end and its author.
 import test, { type ExecutionContext } from "ava";
 import {
+  adaptive,
   calendar,
   concurrency,
   type Engine,
   type EngineOptions,
   engine,
   MONTH,
+  share,
   sliding,
   type TestGate,
   throttle,
@@ -167,6 +169,21 @@ test("a shared slot is full: another partition's job holds it", async (t) => {
   t.like(await explain(world, holder), { state: "admitted", reason: null });
 });
 
+for (const [what, gate, mend] of [
+  ["of its own by one job", concurrency(1), ["set_limit", { max: 2 }]],
+  ["per worker by one for each", share(1, { scope: "policy" }), ["set_limit", { max: 2 }]],
+  ["of 0 to 1", concurrency(0), ["set_limit", { max: 1 }]],
+  ["that is learnt not at all: one job goes past it", adaptive(1), ["admit", undefined]],
+] as const)
+  test(`what mends it raises a limit ${what}`, async (t) => {
+    const world = await engine(t, { gates: [gate] });
+    const ids = await world.stage(["a", "a"]);
+    await world.passes(2);
+    await world.table("policies").set({ crontab_ticked_at: () => "now()" });
+    const it = await explain(world, ids[1]!);
+    t.deepEqual([it.mend.verb, it.mend.options.set], [...mend], it.sentence);
+  });
+
 test("a limit that somebody set: who, why and until when", async (t) => {
   const { world, id } = await waiting(t, [concurrency(5, { name: "account", scope: "policy" })], {
     ahead: 1,
@@ -262,7 +279,13 @@ test("the breaker, until its cooldown is over", async (t) => {
   await world.route();
   const [id] = await world.stage(["a", "a"]);
   await world.passes();
-  t.like(await agreed(t, world, id!), { reason: "breaker_open", gate: null });
+  const it = await agreed(t, world, id!);
+  t.like(it, { reason: "breaker_open", gate: null });
+  t.deepEqual(it.mend, {
+    words: "Once its cause is mended, to let it go",
+    verb: "resume",
+    options: { policy: "p", partition: "a" },
+  });
 });
 
 test("a hold that is over: the others wait for the job that went first", async (t) => {
@@ -270,7 +293,9 @@ test("a hold that is over: the others wait for the job that went first", async (
   const [, id] = await world.stage(["a", "a"]);
   await world.pool.query("select dispatch_policy.hold('p', 'a', \"for\" => '0')");
   t.is(await world.passes(2), 1);
-  t.like(await agreed(t, world, id!), { reason: "probing", gate: null, next_at: null });
+  const it = await agreed(t, world, id!);
+  t.like(it, { reason: "probing", gate: null, next_at: null });
+  t.like(it.mend, { verb: "resume", options: { policy: "p", partition: "a" } });
 });
 
 test("not yet due, quarantine, or its key is not worked out: each says when it goes on, or what is missing", async (t) => {
@@ -284,9 +309,19 @@ test("not yet due, quarantine, or its key is not worked out: each says when it g
     .set({ retry_at: "2100-01-01T00:00Z", error: "no such plan" }, { id: refused });
   const it = await explain(world, refused!);
   t.like(it, { reason: "quarantined", error: "no such plan" });
+  t.like(it.mend, { words: "Once its cause is mended, to let it go", verb: "reschedule_jobs" });
+  t.deepEqual(it.mend.options, { ids: [refused], run_at: it.as_of });
   t.regex(it.sentence, /no such plan/);
   await world.table("staged_jobs").set({ partition_id: null }, { id: unkeyed });
-  t.like(await explain(world, unkeyed!), { reason: "waiting_key", policy: "p", partition: null });
+  const keyless = await explain(world, unkeyed!);
+  t.like(keyless, { reason: "waiting_key", policy: "p", partition: null });
+  t.deepEqual(keyless.mend, {
+    words: "Nothing to do: it goes by itself, and nobody can tell when",
+    verb: null,
+    options: null,
+  });
+  await world.table("staged_jobs").set({ error: "no such plan" }, { id: unkeyed });
+  t.like((await explain(world, unkeyed!)).mend, { words: "Once its cause is mended, it goes by itself" });
 });
 
 test("a pass left it behind: the budget, or the batch; and how many go before it", async (t) => {
@@ -300,13 +335,16 @@ test("a pass left it behind: the budget, or the batch; and how many go before it
   const batch = await engine(t, { gates: [], batchSize: 1 });
   const [, second] = await batch.stage(["a", "a"]);
   t.is(await batch.passes(), 1);
-  t.is((await explain(batch, second!)).reason, "batch");
+  const left = await explain(batch, second!);
+  t.is(left.reason, "batch");
+  t.like(left.mend, { verb: "tick", options: { policy: "p" } });
 });
 
 test("enough is ahead of the workers", async (t) => {
   const { world, id } = await waiting(t, [], { ahead: 1 });
   const it = await agreed(t, world, id);
   t.like(it, { reason: "ahead_full", gate: "ahead" });
+  t.is(it.mend.verb, null);
   t.like(it.gates[0], { scope: "workers", source: "workers" });
 });
 

@@ -22,6 +22,7 @@
 --   history     of a job: what is known of its past, as in the view `history`; null: its policy keeps none
 --   trace_id    of a job: the trace in which it was added; null: none is known
 --   groups      the open job groups of a job; missing: none
+--   mend        the verb that lets it go, with its arguments, see _mend; null: it does not wait
 --   sentence    all that in words
 create or replace function :DISPATCH_POLICY_SCHEMA.explain(
   id bigint default null, policy text default null, partition text default null
@@ -107,7 +108,7 @@ begin
   end if;
   return v_it || jsonb_build_object('sentence', _sentence(v_it, v_now) || coalesce(v_in_groups, ''),
       'acts', (select r.acts from _known_reasons(v_it ->> 'reason') r),
-      'page', (select r.page from _known_reasons(v_it ->> 'reason') r))
+      'page', (select r.page from _known_reasons(v_it ->> 'reason') r), 'mend', _mend(v_it, v_now))
     || case when v_groups is null then '{}' else jsonb_build_object('groups', v_groups) end;
 end
 $$;

@@ -22,8 +22,6 @@ declare
     || ', until ' || regexp_replace(v_stop #>> '{besides,until}', '\.\d+', ''), '');
   v_before int := p_it #>> '{place,jobs_before}';
   v_history jsonb := p_it -> 'history';
-  v_from text := _in_words(extract(epoch from (p_it #>> '{estimate,from}')::timestamptz - p_now)::float8);
-  v_to text := _in_words(extract(epoch from (p_it #>> '{estimate,until}')::timestamptz - p_now)::float8);
   v_why text := case p_it ->> 'state'
     when 'unknown' then case
       when p_it ->> 'id' is null and p_it ->> 'partition' is not null then
@@ -88,13 +86,20 @@ begin
       || coalesce(v_set_until, '') else '' end
     || case when v_before = 1 then '. 1 job of its partition goes before it'
       when v_before > 1 then '. ' || v_before || ' jobs of its partition go before it' else '' end
-    || coalesce('. Expected to start in ' || case when v_from = v_to then v_to
-      when split_part(v_from, ' ', 2) = split_part(v_to, ' ', 2) then split_part(v_from, ' ', 1) || '-' || v_to
-      else v_from || ' to ' || v_to end, '')   -- "3-6 min", "50 s to 3 min"
+    || coalesce('. Expected to start in ' || _start_in_words(p_it, p_now), '')
     || case when p_it -> 'ticked_by' = 'null' then '. No live worker runs the loop of this policy' || case
       when p_it ->> 'no_estimate' = 'neither a loop nor the crontab ticks its policy' then
         ', and the crontab''s tick does not come: nobody admits its jobs'
       else ': at most the crontab''s tick admits jobs, once a minute' end else '' end
     || '.';
 end
+$$;
+
+-- In how long it is expected to start: "3-6 min", "50 s to 3 min". Null: there is no estimate.
+create or replace function _start_in_words(p_it jsonb, p_now timestamptz) returns text language sql stable as $$
+  select case when t.least = t.most then t.most
+    when split_part(t.least, ' ', 2) = split_part(t.most, ' ', 2) then split_part(t.least, ' ', 1) || '-' || t.most
+    else t.least || ' to ' || t.most end
+  from (select _in_words(extract(epoch from (p_it #>> '{estimate,from}')::timestamptz - p_now)::float8) as least,
+    _in_words(extract(epoch from (p_it #>> '{estimate,until}')::timestamptz - p_now)::float8) as most) t;
 $$;

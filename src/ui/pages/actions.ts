@@ -2,7 +2,7 @@
 // verb's options, the flags of its command, and the arguments of its SQL function.
 import { type Duration, durationMs } from "../../duration.ts";
 import { ArgumentError } from "../../errors.ts";
-import { literal } from "../../operate/quoted.ts";
+import { literal, pairsOf } from "../../operate/quoted.ts";
 import type { AnyVerb, Form, FormField, Given, OptionName } from "../../operate/verb.ts";
 import { checkCall, isMissed } from "../../operate/verb.ts";
 import { columnsOf } from "../../operate/verbs/limits.ts";
@@ -21,7 +21,7 @@ import {
   type Result,
   type Values,
 } from "./form.ts";
-import { gatesOf, LIMIT_FORMS, NUMBERS, numbersIn, pairsOf, whereIn } from "./limit-actions.ts";
+import { gatesOf, LIMIT_FORMS, NUMBERS, numbersIn, whereIn } from "./limit-actions.ts";
 
 /** What the form takes for a number. */
 const ALL = "all";

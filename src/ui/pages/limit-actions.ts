@@ -131,14 +131,3 @@ function parsed(text: string): unknown {
     return undefined; // the caller says what is expected
   }
 }
-
-/** As the command takes them. A text that would read as a number or a boolean is quoted. */
-export function pairsOf(where: ContextValues | undefined): readonly string[] | undefined {
-  return (
-    where &&
-    Object.entries(where).map(([name, value]) => {
-      const isPlain = typeof value !== "string" || !/^(-?[0-9.]+|true|false|".*")$/.test(value);
-      return `${name}=${isPlain ? value : JSON.stringify(value)}`;
-    })
-  );
-}
