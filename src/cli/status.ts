@@ -59,11 +59,11 @@ export function stateOf({ enabled, paused, pausedWithAll, orphaned }: PolicyStat
 export function workerTable(workers: readonly WorkerStatus[]): string {
   return table(
     [
-      { title: "WORKER POOL", value: ({ poolId }) => poolId, least: 12 },
+      { title: "WORKER POOL", value: ({ poolId }) => poolId, least: 23 },
       { title: "STATE", value: ({ alive }) => (alive ? "alive" : "silent") },
       { title: "SLOTS", isNumber: true, value: ({ slots }) => grouped(slots) },
       { title: "HEARTBEAT", value: ({ heartbeatAt }) => fromNow(heartbeatAt) },
-      { title: "TASKS", value: ({ tasks }) => tasks.join(", "), least: 10 },
+      { title: "TASKS", value: ({ tasks }) => tasks.join(", "), least: 14, spare: 1 },
     ],
     workers,
   );

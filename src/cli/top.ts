@@ -7,10 +7,11 @@ import { rowsOf } from "../operate/view-rows.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { JSON_OPTION } from "./input/options.ts";
 import { lookingAt } from "./input/place.ts";
+import { framed, type Part } from "./output/frame.ts";
 import { say, sayJson } from "./output/say.ts";
 import { onScreen } from "./output/screen.ts";
 import { table } from "./output/table.ts";
-import { atTime, fromNow, grouped } from "./output/words.ts";
+import { atTime, fromNow, grouped, some } from "./output/words.ts";
 import { stateOf, workerTable } from "./status.ts";
 
 const EVERY_MS = 2000;
@@ -44,13 +45,13 @@ export const command = defineCommand({
     ["--once --json", "one frame for a script"],
   ],
   about:
-    "The screen is drawn again every 2 seconds. Of the partitions with the most or the oldest staged jobs it shows those whose next job is due for longest.",
+    "The screen is drawn again every 2 seconds. PACE/MIN is what was admitted meanwhile, by the minute. Of the partitions with the most or the oldest staged jobs it shows those whose next job is due for longest.",
   async run(values) {
     const { once, json } = values;
     if (!once && (json || !process.stdout.isTTY)) throw new UsageError("stdout is no terminal: give --once");
     return lookingAt(values, async (context) => {
       const next = frames(context);
-      if (!once) await onScreen(EVERY_MS, async () => drawn(await next()));
+      if (!once) await onScreen(EVERY_MS, async () => drawn(await next(), process.stdout.rows));
       else if (json) sayJson(await next());
       else say(drawn(await next()));
       return EXIT.done;
@@ -103,30 +104,39 @@ async function shadowsOf(context: OperateContext): Promise<readonly Shadow[]> {
   return [...found.values()].toSorted((one, other) => other.wouldDeny - one.wouldDeny);
 }
 
-function drawn({ at, policies, waiting, workers, shadows }: Frame): string {
-  const now = at.getTime();
-  return [
+function drawn({ at, policies, waiting, workers, shadows }: Frame, most?: number): string {
+  const part = (none: string, rows: readonly unknown[], drawTable: () => string): Part =>
+    rows.length === 0 ? { lines: [none] } : { lines: drawTable().split("\n"), hasHead: true };
+  const live = workers.filter(({ alive }) => alive).length;
+  return framed(
     `Dispatch policies at ${atTime(at)}`,
-    "",
-    policies.length === 0 ? "No policy was declared." : policyTable(policies),
-    "",
-    waiting.length === 0 ? "No partition waits." : waitingTable(waiting, now),
-    ...(shadows.length === 0 ? [] : ["", shadowTable(shadows)]),
-    "",
-    workers.length === 0 ? "No worker pool is known." : workerTable(workers),
-  ].join("\n");
+    [
+      {
+        ...part("No policy was declared.", policies, () => policyTable(policies)),
+        ranks: policies.map(({ staged, inFlight }) => staged + inFlight),
+      },
+      part("No partition waits.", waiting, () => waitingTable(waiting, at.getTime())),
+      ...(shadows.length === 0 ? [] : [part("", shadows, () => shadowTable(shadows))]),
+      {
+        ...part("No worker pool is known.", workers, () => workerTable(workers)),
+        ...(workers.length > 0 && { short: `${some(workers.length, "worker pool")}, ${live} alive.` }),
+      },
+    ],
+    most,
+  );
 }
 
 function policyTable(policies: Frame["policies"]): string {
   return table(
     [
-      { title: "POLICY", value: ({ policy }) => policy, least: 12 },
+      { title: "POLICY", value: ({ policy }) => policy, least: 14 },
       { title: "STATE", value: stateOf },
       { title: "STAGED", isNumber: true, value: ({ staged }) => grouped(staged) },
       { title: "IN FLIGHT", isNumber: true, value: ({ inFlight }) => grouped(inFlight) },
       {
-        title: "ADMITTED/MIN",
+        title: "PACE/MIN",
         isNumber: true,
+        spare: 1,
         value: ({ admittedPerMinute: pace }) => (pace === null ? "–" : grouped(pace)),
       },
     ],
@@ -137,12 +147,12 @@ function policyTable(policies: Frame["policies"]): string {
 function waitingTable(waiting: readonly Answer[], now: number): string {
   return table(
     [
-      { title: "POLICY", value: ({ policy }) => policy ?? "", least: 8 },
-      { title: "PARTITION", value: ({ partition }) => keyInWords(partition), least: 12 },
-      { title: "DUE", value: ({ runAt }) => fromNow(runAt ?? null, now) },
+      { title: "POLICY", value: ({ policy }) => policy ?? "", least: 14 },
+      { title: "PARTITION", value: ({ partition }) => keyInWords(partition), least: 15 },
+      { title: "DUE", value: ({ runAt }) => fromNow(runAt ?? null, now), spare: 2 },
       { title: "REASON", value: ({ reason }) => reason ?? "" },
-      { title: "GATE", value: ({ gate }) => gate ?? "", least: 8 },
-      { title: "UNTIL", value: ({ nextAt }) => fromNow(nextAt, now) },
+      { title: "GATE", value: ({ gate }) => gate ?? "", least: 8, spare: 1 },
+      { title: "UNTIL", value: ({ nextAt }) => fromNow(nextAt, now), spare: 3 },
     ],
     waiting,
   );

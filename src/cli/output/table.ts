@@ -10,14 +10,18 @@ export interface Column<T> {
   readonly isNumber?: true;
   /** The width below which it is not cut. Without it, it is not cut at all. */
   readonly least?: number;
+  /** Left out where others would have to be cut below their `least`: that of 1 first, then that of 2. */
+  readonly spare?: number;
 }
 
-/** A table as wide as the terminal at most. Columns without any value are left out, the widest are cut. */
+/** A table as wide as the terminal at most. Columns without any value are left out, then spare ones, and the widest are cut. */
 export function table<T>(columns: readonly Column<T>[], rows: readonly T[], width = columnsOf()): string {
-  const all = columns
+  const filled = columns
     .map((column) => ({ column, cells: rows.map((row) => visible(column.value(row))) }))
-    .filter(({ cells }) => cells.some((cell) => cell !== ""));
-  const widths = all.map(({ column, cells }) => Math.max(...[column.title, ...cells].map(widthOf)));
+    .filter(({ cells }) => cells.some((cell) => cell !== ""))
+    .map((one) => ({ ...one, width: Math.max(...[one.column.title, ...one.cells].map(widthOf)) }));
+  const all = withoutSpare(filled, width);
+  const widths = all.map((one) => one.width);
   shrink(
     widths,
     all.map(({ column }) => column.least),
@@ -39,6 +43,24 @@ const GAP = "  ";
 
 export function columnsOf(): number {
   return process.stdout.isTTY ? process.stdout.columns : COLUMNS;
+}
+
+type Sized = { readonly column: Pick<Column<never>, "least" | "spare">; readonly width: number };
+
+function withoutSpare<S extends Sized>(columns: readonly S[], most: number): readonly S[] {
+  const least = columns.reduce(
+    (sum, { column, width }) => sum + GAP.length + Math.min(width, column.least ?? width),
+    -GAP.length,
+  );
+  const [first] = columns
+    .filter(({ column }) => column.spare !== undefined)
+    .toSorted((one, other) => (one.column.spare as number) - (other.column.spare as number));
+  return least <= most || !first
+    ? columns
+    : withoutSpare(
+        columns.filter((one) => one !== first),
+        most,
+      );
 }
 
 /** Cuts the widest column that may be cut, until all fit or none can be cut more. */
