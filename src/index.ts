@@ -1,5 +1,6 @@
 export type { TickResult } from "./admit/tick.ts";
 export type { Queryable } from "./db/engine.ts";
+export type { Figure } from "./db/rolling-up.ts";
 export { survivingPool } from "./db/surviving-pool.ts";
 export { type DrizzleLike, type DrizzleSql, fromDrizzle } from "./drivers/drizzle.ts";
 export { fromKysely, type KyselyLike } from "./drivers/kysely.ts";
@@ -19,6 +20,7 @@ export { dispatchPolicyPreset } from "./host/preset.ts";
 export { type RunTickLoopOptions, runTickLoop } from "./host/run-tick-loop.ts";
 export { wrapTaskList } from "./host/wrap-task-list.ts";
 export { metricsHandler } from "./metrics/handler.ts";
+export { type FiguresMeter, observeMetrics } from "./metrics/observe.ts";
 export type { Diff, DiffOptions, PartitionDiff, Replayed, Span } from "./operate/diff.ts";
 export type {
   DoctorOptions,

@@ -3,7 +3,7 @@ import { parameter, parameters } from "./parameters.ts";
 import type { PartitionState } from "./staging.ts";
 import type { Queryable, Statements } from "./statements.ts";
 
-/** A figure of the SQL function `metrics`. */
+/** One number of a metric: a row of the SQL function `metrics`. */
 export interface Figure {
   /** Without the prefix of all metrics. */
   readonly name: string;

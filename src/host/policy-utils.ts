@@ -21,7 +21,7 @@ import { history } from "../operate/history.ts";
 import { jobFunctions } from "../operate/jobs.ts";
 import { limits } from "../operate/limits.ts";
 import { partitions } from "../operate/look.ts";
-import { metrics, readIfAllowed } from "../operate/metrics.ts";
+import { figures, metrics, readIfAllowed } from "../operate/metrics.ts";
 import type { Operate } from "../operate/operate.ts";
 import { status } from "../operate/status.ts";
 import { stops } from "../operate/stops.ts";
@@ -329,6 +329,7 @@ function assemble(
     },
     doctor: (options) => doctor(context, options),
     metrics: () => metrics(context),
+    figures: () => figures(context),
     status: (options) => status(context, named(options)),
     partitions: (query) => partitions(context, named(query)),
     tick: (options) => tick(ticks, named(options)),

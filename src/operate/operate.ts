@@ -1,5 +1,6 @@
 import type { CleanupOptions, DbJob } from "graphile-worker";
 import type { TickResult } from "../admit/tick.ts";
+import type { Figure } from "../db/rolling-up.ts";
 import type { Diff, DiffOptions } from "./diff.ts";
 import type { DoctorOptions, Finding } from "./doctor.ts";
 import type { Explanation } from "./explain.ts";
@@ -150,6 +151,14 @@ export interface Operate extends Verbs {
    * @example const lines = (await utils.metrics()).split("\n"); // dispatch_policy_admitted_total{policy="fetch_endpoint"} 17
    */
   metrics(): Promise<string>;
+
+  /**
+   * What {@link metrics} says, as values: for a monitoring system with another format, and for {@link observeMetrics}.
+   *
+   * @throws {MissingGrantError} if the role may not call the SQL function `metrics`
+   * @example for (const { name, labels, value } of await utils.figures()) console.log(name, labels.policy, value);
+   */
+  figures(): Promise<readonly Figure[]>;
 
   /**
    * The state of policies and worker pools. It shows how many jobs wait or are in flight, which policies are paused or

@@ -112,7 +112,15 @@ test("--version is that of the package", async (t) => {
 });
 
 /** Of Graphile Worker's own, of programs, or an old name. */
-const NO_COMMANDS = ["addJob", "addJobs", "cleanup", "completeJobs", "permanentlyFailJobs", "release"];
+const NO_COMMANDS = [
+  "addJob",
+  "addJobs",
+  "cleanup",
+  "completeJobs",
+  "permanentlyFailJobs",
+  "release",
+  "figures",
+];
 const NO_COMMANDS_EITHER = ["forceUnlockWorkers", "withPgClient", "logger", "events"];
 /** They read views, or several verbs at once. */
 const NO_VERBS = ["init", "audit", "jobs", "policies", "top", "ui"];

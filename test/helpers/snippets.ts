@@ -41,6 +41,7 @@ const WORLD: Readonly<Record<string, string>> = {
   Hono: `typeof import("hono").Hono`,
   http: `typeof import("node:http")`,
   job: "{ readonly id: string }",
+  meter: `import("@opentelemetry/api").Meter`,
   options: `import("graphile-worker").RunnerOptions`,
   pgPool: `import("pg").Pool`,
   PGlite: `typeof import("@electric-sql/pglite").PGlite`,

@@ -1,7 +1,14 @@
 // Metrics: from SQL, through utils, the handler and the command, with a real worker.
 
+import {
+  type Attributes,
+  type BatchObservableCallback,
+  createNoopMeter,
+  type Meter,
+  type Observable,
+} from "@opentelemetry/api";
 import test from "ava";
-import { definePolicy, makePolicyUtils, metricsHandler, throttle } from "../../src/index.ts";
+import { definePolicy, makePolicyUtils, metricsHandler, observeMetrics, throttle } from "../../src/index.ts";
 import { METRICS, PREFIX } from "../../src/metrics/catalogue.ts";
 import { runCommand } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
@@ -239,4 +246,62 @@ test("Node's http server serves them", async (t) => {
   t.teardown(() => utils.release());
   const text = await (await fetch(`http://${await serve(t, metricsHandler(utils))}/`)).text();
   t.true(parsed(text).has('policy_info{policy="work",version="0"}'));
+});
+
+/** A meter that collects when it is told to, as an SDK does. */
+function meterOf() {
+  const names = new Map<Observable, string>();
+  const callbacks = new Set<BatchObservableCallback>();
+  const made = (name: string): Observable => {
+    const instrument = { addCallback: () => {}, removeCallback: () => {} };
+    names.set(instrument, name);
+    return instrument;
+  };
+  const meter: Meter = Object.assign(createNoopMeter(), {
+    createObservableGauge: made,
+    createObservableCounter: made,
+    addBatchObservableCallback: (callback: BatchObservableCallback) => callbacks.add(callback),
+    removeBatchObservableCallback: (callback: BatchObservableCallback) => callbacks.delete(callback),
+  });
+  const collect = async () => {
+    const found = new Map<string, number>();
+    for (const callback of callbacks)
+      await callback({
+        observe: (metric: Observable, value: number, labels: Attributes = {}) => {
+          const pairs = Object.entries(labels).map(([name, text]) => `${name}=${text}`);
+          found.set(`${names.get(metric)}{${pairs.join()}}`, value);
+        },
+      });
+    return found;
+  };
+  return { meter, names: () => [...names.values()], collect };
+}
+
+test("OpenTelemetry gets the figures under the names of Prometheus, by one question a collection, until it is ended", async (t) => {
+  const { pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
+  t.teardown(() => utils.release());
+  await utils.addJobs(["a", "b"].map((tenant) => ({ identifier: "work", payload: { tenant } })));
+  await utils.tick();
+  let asked = 0;
+  const { meter, names, collect } = meterOf();
+  const figures = () => {
+    asked++;
+    return utils.figures();
+  };
+  const end = observeMetrics({ figures }, meter);
+  t.is(asked, 0);
+  const known = Object.entries(METRICS).flatMap(([name, { type }]) =>
+    type === "summary" ? [name, `${name}_sum`, `${name}_count`] : [name],
+  );
+  t.deepEqual(names().toSorted(), known.map((name) => PREFIX + name).toSorted());
+  const collected = await collect();
+  t.is(asked, 1);
+  t.is(collected.get("dispatch_policy_in_flight_jobs{policy=work}"), 2);
+  t.is(collected.get("dispatch_policy_wait_seconds_count{policy=work}"), 2);
+  const scraped = [...parsed(await utils.metrics()).keys()].map((name) => PREFIX + name.replaceAll('"', ""));
+  t.deepEqual([...collected.keys()].map((name) => name.replace("{}", "")).toSorted(), scraped.toSorted());
+  end();
+  t.is((await collect()).size, 0);
+  t.throws(() => observeMetrics(utils, {} as never), { message: /expected a Meter/ });
 });

@@ -4,6 +4,7 @@
 import { readFileSync } from "node:fs";
 import http from "node:http";
 import { pathToFileURL } from "node:url";
+import { createNoopMeter } from "@opentelemetry/api";
 import test, { type ExecutionContext } from "ava";
 import express from "express";
 import { WorkerPreset } from "graphile-worker";
@@ -115,6 +116,7 @@ async function enter(t: ExecutionContext) {
   const worker = { connectionString: database.url, logger: silent };
   Object.assign(globalThis, index, testing, ui, {
     ...{ fetchEndpoint, utils, pool, client, controller, libraries, express, Hono, http, WorkerPreset, z },
+    meter: createNoopMeter(),
     ...{ clock: testing.fixedClock(), pgPool: pool, connectionString: database.url, authorize: () => null },
     ...{ endpoints: ["ep1", "ep2"].map((endpointId) => ({ endpointId, accountId: "acme" })) },
     ...{

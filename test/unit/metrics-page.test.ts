@@ -44,3 +44,14 @@ test("alerts and dashboards use no metric that there is not", (t) => {
     for (const name of used) t.true(name in METRICS, name);
   }
 });
+
+test("the panels of passes, full gates and drops say what they mean", (t) => {
+  const { panels } = JSON.parse(example("grafana-prometheus.json"));
+  for (const name of ["last_pass_age_seconds", "full_limiters", "dropped_total"]) {
+    const its = panels.filter(({ targets }: { targets: { expr: string }[] }) =>
+      targets.some(({ expr }) => expr.includes(`dispatch_policy_${name}`)),
+    );
+    t.is(its.length, 1, name);
+    t.regex(its[0].description, /\.$/, name);
+  }
+});
