@@ -19,7 +19,7 @@ export const ROOMS = {
   policies: "what is declared and in force",
   features: "history, job groups, remembered keys, load, metrics",
   sweep: "repairs",
-  explain: "why a job waits, and when it starts",
+  explain: "why a job waits, and when it starts; what a word leads to",
   verbs: "what operators call",
   pages: "what the admin pages alone call",
 } as const;

@@ -32,6 +32,7 @@ export const COMMANDS: readonly Listed[] = [
   // look
   listed("status", "policies and workers at a glance", () => import("./status.ts")),
   listed("top", "the same, live, with the partitions that wait", () => import("./top.ts")),
+  listed("search", "what an id, a key or an error leads to", () => import("./search.ts")),
   listed("explain", "why a job or a partition waits, and for what", () => import("./explain.ts")),
   listed("doctor", "what is wrong, and what mends it", () => import("./doctor.ts")),
   listed("policies", "each policy with its gates", () => import("./policies.ts")),

@@ -36,6 +36,7 @@ export function parameters(...types: ParameterType[]): string {
 /** The arguments of public functions, by name. A name has the same type in each function. */
 export const ARGUMENTS = {
   policy: "text",
+  query: "text",
   into: "text",
   task: "text",
   partition: "text",
@@ -63,6 +64,7 @@ export const ARGUMENTS = {
   ids: "ids",
   job_ids: "ids",
   count: "int",
+  max: "int",
   priority: "int",
   attempts: "int",
   max_attempts: "int",

@@ -23,6 +23,7 @@ import { limits } from "../operate/limits.ts";
 import { partitions } from "../operate/look.ts";
 import { figures, metrics, readIfAllowed } from "../operate/metrics.ts";
 import type { Operate } from "../operate/operate.ts";
+import { search } from "../operate/search.ts";
 import { status } from "../operate/status.ts";
 import { stops } from "../operate/stops.ts";
 import { sweepFully } from "../operate/sweep.ts";
@@ -319,6 +320,7 @@ function assemble(
       if ("id" in options) await readIfAllowed(context); // its history and its groups are part of the answer
       return explain(context, named(options));
     },
+    search: (query) => search(context, query),
     history: async (query) => {
       await readIfAllowed(context);
       return history(context, named(query));

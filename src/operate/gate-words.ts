@@ -20,10 +20,16 @@ export function limitInWords(set: object): string {
     .join(", ");
 }
 
-/** A key of a partition or of a gate, as it is shown: the empty text is a key as well. Null: there is none. */
+/**
+ * A key of a partition or of a gate, as it is shown: the empty text is a key as well, and a blank at an end makes another key, so it
+ * shows as "␠". Null: there is none.
+ */
 export function keyInWords(key: string | null | undefined): string {
-  return key === "" ? "(empty)" : (key ?? "");
+  return key === "" ? "(empty)" : (key ?? "").replace(BLANKS_AT_ENDS, (blanks) => "␠".repeat(blanks.length));
 }
+
+/** Those that nobody sees among them. */
+const BLANKS_AT_ENDS = /^[\s\u200b]+|[\s\u200b]+$/g;
 
 /** What a gate counts over. */
 export const OVER = {

@@ -10,6 +10,7 @@ import type { HistoryQuery, JobHistory } from "./history.ts";
 import type { Override } from "./limits.ts";
 import type { PartitionStatus, PartitionsQuery } from "./look.ts";
 import type { RescheduleOptions } from "./reschedule-jobs.ts";
+import type { SearchQuery, SearchResult } from "./search.ts";
 import type { Status } from "./status.ts";
 import type { StopInForce } from "./stops.ts";
 import type { Repaired } from "./sweep.ts";
@@ -104,6 +105,21 @@ export interface Operate extends Verbs {
    * @example console.log((await utils.explain({ policy: "fetch_endpoint", partition: "ep1" })).sentence);
    */
   explain(options: ByPolicy<{ id: string } | PartitionTarget>): Promise<Explanation>;
+
+  /**
+   * What a text leads to, the best first: jobs by their ids and job keys, partitions by their keys and the values of their
+   * contexts, policies, and errors. It also finds near matches: `note` says how they differ, such as by a blank at the end.
+   *
+   * Whole ids, keys and job keys are always found. Parts, contexts and errors are looked for in 100,000 partitions and in the
+   * last 2,000 jobs of Graphile Worker and of the history. `more` says if there are others.
+   *
+   * @throws {ArgumentError} if `query` is no text, or `max` no whole number from 1 to 100
+   * @throws {MissingGrantError} if the role may not call the SQL function `search`
+   * @example
+   * const { hits } = await utils.search({ query: "cust-06" });
+   * for (const { kind, policy, partition, jobId, state, note } of hits) console.log(kind, policy, partition, jobId, state, note);
+   */
+  search(query: SearchQuery): Promise<SearchResult>;
 
   /**
    * What happened to jobs, of policies with the option `history`: when each was added, due, admitted, started and ended, and

@@ -79,6 +79,8 @@ const OPTIONS = {
   toPolicy: { rule: anyText, kind: "text" },
   shard: { rule: anyText, kind: "text" },
   search: { rule: anyText, kind: "text" },
+  query: { rule: anyText, kind: "text" },
+  max: { rule: wholeNumber(1, 100), kind: "number" },
   after: { rule: anyText, kind: "text" },
   error: { rule: anyText, kind: "text" },
   outcome: { rule: oneOf(...OUTCOMES), kind: "text" },

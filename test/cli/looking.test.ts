@@ -10,8 +10,8 @@ import { until } from "../helpers/until.ts";
 import { worldInTurn as world } from "./world.ts";
 
 const LIMIT = { policy: "fetch_endpoint", gate: "account", key: "acme", set: { max: 2 }, by: "ana" };
-const LOOKS = ["status", "top --once", "policies", "partitions", "jobs", "limits", "audit"].map((line) =>
-  line.split(" "),
+const LOOKS = ["status", "top --once", "policies", "partitions", "jobs", "limits", "audit", "search ep"].map(
+  (line) => line.split(" "),
 );
 
 test("each prints a page of at most 80 columns, without colours, and nothing on stderr that is not words", async (t) => {
@@ -77,6 +77,41 @@ test("what nothing matches ends with exit code 3, and says so on stderr only", a
     t.deepEqual([stdout, code], ["", 3], line.join(" "));
     t.regex(stderr, /^No .*\.\n$/);
   }
+});
+
+test("search finds what a word leads to, shows blanks at ends, and says what to ask next", async (t) => {
+  const { cli, utils, first } = await world(t);
+  await utils.addJobs(
+    ["cust-06", "cust-06 ", "cust-061"].map((tenant) => ({ identifier: "make_report", payload: { tenant } })),
+  );
+  await utils.tick();
+  const found = await cli("search", "cust-06");
+  t.is(found.code, 0);
+  t.deepEqual(found.stdout.trim().split(/ *\n/), [
+    "WHAT       POLICY       PARTITION  STATE  NOTE",
+    "partition  make_report  cust-06    idle",
+    "partition  make_report  cust-06␠   idle   near match: blanks at its ends differ",
+    "partition  make_report  cust-061   idle",
+  ]);
+  t.is(found.stderr, "Where it stands: explain --policy make_report --partition cust-06\n");
+  t.regex((await cli("search", "acme")).stdout, /concurrency_full +account = acme/);
+  t.regex((await cli("search", first)).stderr, /^Where it stands: explain \d+\n$/);
+  const [hit, ...others] = rowsOf((await cli("search", "ep3", "--json")).stdout);
+  t.deepEqual(others, []);
+  t.like(hit, {
+    kind: "partition",
+    policy: "fetch_endpoint",
+    partition: "ep3",
+    jobId: null,
+    state: "paused",
+  });
+  t.is(
+    (await cli("search", "ep", "--max", "2")).stderr.split("\n")[0],
+    "More may match: of each kind only 2 are shown.",
+  );
+  const none = await cli("search", "nowhere ");
+  t.deepEqual([none.stdout, none.stderr, none.code], ["", "Nothing matches nowhere␠.\n", 3]);
+  for (const wrong of [["search"], ["search", "ep", "--max", "101"]]) t.is((await cli(...wrong)).code, 2);
 });
 
 test("partitions says that jobs wait for a first tick, where it lists none", async (t) => {

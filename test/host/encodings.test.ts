@@ -66,6 +66,8 @@ for (const [encoding, key] of [
     await until("both ran", () => ran.length === 2);
     t.deepEqual(ran, [{ key }, { key }]);
     t.is((await utils.partitions({ policy: "p" })).length, 1);
+    for (const query of [key, ` ${key}`, key.replace("n", "m")])
+      t.like((await utils.search({ query })).hits, [{ kind: "partition", partition: key }], query);
     await t.throwsAsync(
       pool.query("select dispatch_policy.add_job('p', $1, partition_key => $2)", ["{}", "k".repeat(2000)]),
       {

@@ -140,6 +140,7 @@ test("the enqueue role stages jobs, and nothing else", async (t) => {
   await denied(enqueuer, "select dispatch_policy.remove_job('a')");
   await denied(enqueuer, `select dispatch_policy.set_limit('p', 'concurrency', '{"max": 100}')`);
   await denied(enqueuer, "select dispatch_policy.tick()");
+  await denied(enqueuer, "select dispatch_policy.search('sql')");
   for (const table of await relations(pool)) {
     await denied(enqueuer, `select from ${table}`);
     await denied(enqueuer, `delete from ${table}`);
@@ -352,6 +353,8 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
     { partition: "a", reason: "concurrency_full" },
   ]);
   await t.notThrowsAsync(reader.query("select dispatch_policy.recorded_load('p', 60)"), "for diff");
+  const { rows: hits } = await reader.query("select kind, partition from dispatch_policy.search('a')");
+  t.deepEqual(hits, [{ kind: "partition", partition: "a" }]);
   const connection = { query: reader.query.bind(reader), release() {} };
   const ui = createUi({
     pool: { connect: async () => connection } as never,

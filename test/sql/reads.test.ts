@@ -171,3 +171,24 @@ test("figures by reason are those of the view partitions, whatever stops a parti
   t.deepEqual(steady(ofOne), steady(ofAll));
   t.is(ofOne.length, ofAll.length);
 });
+
+test("a search reads each partition a few times at most, and of staged jobs those that it names", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const [id] = await world.stage("mine", { jobKey: "its key" });
+  await come(world, "of few", 100, 10);
+  const queries = ["mine", "mime", id!, "its key", "its kez", "nothing like it"];
+  const text = (query: string) => `select kind from dispatch_policy.search('${query}')`;
+  const few = [];
+  for (const query of queries) few.push(await ask(world, text(query), ""));
+  await come(world, "of many", 300, 10);
+  for (const [n, query] of queries.entries()) {
+    const { rows, read } = await ask(world, text(query), "");
+    t.deepEqual(rows, few[n]!.rows, query);
+    t.is(rows.length, query.startsWith("nothing") ? 0 : 1, query);
+    const more = read - few[n]!.read;
+    t.true(
+      more <= 300 + SLACK,
+      `${query}: ${more} rows more are read, and there are 300 partitions and 3,000 jobs more`,
+    );
+  }
+});
