@@ -103,15 +103,13 @@ for (const javaScriptEnabled of [true, false])
     async (t) => {
       const { page, base, utils, messages } = await tab(t, browser(), { context: { javaScriptEnabled } });
       await page.goto(`${base}/`);
-      await follow(page, "Partitions", "Partitions");
       await page.waitForLoadState(); // a key that comes before the page's script is lost
       if (javaScriptEnabled) await page.keyboard.press("/");
-      else await tabTo(page, "Key contains");
-      t.is(await focused(page), "Key contains");
+      else await tabTo(page, "Search");
+      t.is(await focused(page), "Search");
       await page.keyboard.type("ep1");
       await page.keyboard.press("Enter");
-      await page.waitForURL(/search=ep1/);
-      await follow(page, "ep1", "ep1");
+      await page.waitForURL(/partition=ep1/);
       t.regex(await textOf(page), /waits for gate "concurrency".*2 of 2 are in flight/i);
 
       await follow(page, "set-limit of concurrency", "set-limit");
@@ -161,7 +159,11 @@ inBrowser("? shows the keys, and each does what it says", async (t) => {
   await keys.waitFor({ state: "hidden" });
   await page.keyboard.press("/");
   await page.keyboard.type("r?/");
-  t.is(await page.getByLabel("Key contains").inputValue(), "r?/");
+  t.is(await page.getByLabel("Search").inputValue(), "r?/");
+  await page.locator("h1").click();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("ep");
+  t.is(await page.getByLabel("Search").inputValue(), "ep", "what was there is selected");
   t.false(await keys.isVisible());
 
   await page.goto(`${base}/limits`);

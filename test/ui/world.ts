@@ -16,7 +16,14 @@ export function paths(job: string): readonly string[] {
   ];
   return [
     ...["/", "/policies", "/policy?policy=fetch_endpoint", "/partitions", "/jobs", "/limits", "/workers"],
-    ...["/groups", "/audit", "/health", "/partition?policy=fetch_endpoint&partition=ep1", `/job?id=${job}`],
+    ...[
+      "/groups",
+      "/search?q=ep",
+      "/audit",
+      "/health",
+      "/partition?policy=fetch_endpoint&partition=ep1",
+      `/job?id=${job}`,
+    ],
     ...acts.map((act) => `/act/${act}`),
   ];
 }

@@ -94,13 +94,22 @@ if (goOn) {
   );
 }
 
+const toSearch = () => {
+  const field = document.querySelector("header input[type=search]");
+  field?.focus();
+  field?.select();
+};
 const KEYS = {
-  "/": () => document.querySelector("input[type=search]")?.focus(),
+  "/": toSearch,
   r: () => isLive && refresh(1),
   "?": () => document.querySelector("#keys").showModal(),
 };
 
 document.addEventListener("keydown", (event) => {
+  if ((event.metaKey || event.ctrlKey) && event.key === "k" && !document.querySelector("dialog[open]")) {
+    event.preventDefault();
+    toSearch();
+  }
   const act = KEYS[event.key];
   if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input, select, textarea, dialog")) return;

@@ -27,10 +27,7 @@ export const jobs: Page = async (visit) => {
   const next = found.length === MOST ? found.at(-1)?.id : undefined;
   return {
     title: "Jobs",
-    body: html`<form method="get" action="${base}/job" role="search">
-<label>Id of a job <input type="search" name="id" inputmode="numeric" required></label><button>Why does it wait?</button>
-</form>
-${stateLinks(filter, base, await jobCounts(looking, filter))}
+    body: html`${stateLinks(filter, base, await jobCounts(looking, filter))}
 ${filterForm(filter, base, await namesOf(looking))}
 ${bulk(visit, filter, found)}
 ${jobTable(found, base)}

@@ -9,6 +9,7 @@ import { partition } from "./partition.ts";
 import { partitions } from "./partitions.ts";
 import { policies } from "./policies.ts";
 import { policy } from "./policy.ts";
+import { search } from "./search.ts";
 import type { Page } from "./visit.ts";
 import { workers } from "./workers.ts";
 
@@ -23,6 +24,7 @@ export const PAGES: Readonly<Record<string, Page>> = {
   "/partition": partition,
   "/jobs": jobs,
   "/job": job,
+  "/search": search,
   "/groups": groups,
   "/group": group,
   "/limits": limits,

@@ -1,4 +1,5 @@
 import { type Answer, askNext, type Explanation, explain } from "../../operate/explain.ts";
+import { keyInWords } from "../../operate/gate-words.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { reasonBadge } from "../parts/badge.ts";
 import { expected, explanation } from "../parts/explanation.ts";
@@ -23,7 +24,7 @@ export const partition: Page = async (visit) => {
   const target = { policy, partition: key };
   const period = periodOf(query);
   const waits = await partitionWaits(looking, policy, period, key);
-  const title = key === "" ? "(empty key)" : key;
+  const title = key === "" ? "(empty key)" : keyInWords(key);
   const trail = [
     ["Policies", `${base}/policies`],
     [policy, pathTo(base, "/policy", { policy })],

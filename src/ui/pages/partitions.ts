@@ -69,8 +69,8 @@ export const partitions: Page = async ({ looking, base, query }) => {
   const end = found.length === MOST ? found.at(-1) : undefined;
   return {
     title: "Partitions",
-    body: html`<form method="get" action="${base}/partitions" role="search">
-<label>Key contains <input type="search" name="search" value="${search ?? ""}"></label>
+    body: html`<form method="get" action="${base}/partitions">
+<label>Key contains <input name="search" value="${search ?? ""}"></label>
 ${named("policy", "Policy", policies, policy)}
 ${choice("state", "State", Object.keys(STATES), state)}
 ${choice("reason", "Reason", REASONS, reason)}

@@ -43,6 +43,10 @@ interface Content {
   readonly status?: 400 | 403;
   /** The pages above it, the outermost first. Default: none. */
   readonly trail?: Trail;
+  /** What was searched for, for the field in the frame. */
+  readonly asked?: string;
+  /** It is not read again by itself. */
+  readonly isLive?: false;
 }
 
 /** Makes a page. */

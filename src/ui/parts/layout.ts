@@ -18,7 +18,7 @@ const TENANT_PLACES = [["/", "Your jobs"]] as const;
 
 /** live.js listens to them. */
 const KEYS = [
-  ["/", "to the search field, on a page that has one"],
+  ["/", "to the search, as do ⌘K and Ctrl+K"],
   ["r", "read the page anew"],
   ["?", "show this list"],
   ["Esc", "close it"],
@@ -41,10 +41,13 @@ export interface Laid {
   readonly title: string;
   readonly body: Markup;
   readonly trail?: Trail | undefined;
+  /** What was searched for. */
+  readonly asked?: string | undefined;
 }
 
 /** The frame of every page. */
-export function layout({ base, environment, viewer, path, isLive, title, body, trail = [] }: Laid): Markup {
+export function layout(page: Laid): Markup {
+  const { base, environment, viewer, path, isLive, title, body, trail = [], asked = "" } = page;
   const isTenant = viewer?.role === "tenant";
   const places = isTenant ? TENANT_PLACES : PLACES;
   return html`<!doctype html>
@@ -66,6 +69,7 @@ ${environment === undefined ? none : html`<p class="environment">${environment}<
     ([to, name]) =>
       html`<li><a href="${base}${to}"${isTenant || isAt(path, to) ? html` aria-current="page"` : ""}>${name}</a></li>`,
   )}</ul></nav>
+${isTenant ? none : html`<form method="get" action="${base}/search" role="search"><label>Search <input type="search" name="q" value="${asked}"></label></form>`}
 <p class="who">${viewer ? html`${viewer.name}, ${viewer.role}` : ""}</p>
 ${isLive ? REFRESH : none}
 </header>
@@ -77,7 +81,7 @@ ${body}
 <footer>Times are UTC.</footer>
 <dialog id="keys" aria-labelledby="keys-title">
 <h2 id="keys-title">Keys</h2>
-<dl class="facts">${KEYS.map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
+<dl class="facts">${KEYS.filter(([key]) => !isTenant || key !== "/").map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
 <form method="dialog"><button>Close</button></form>
 </dialog>
 </body>
