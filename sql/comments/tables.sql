@@ -778,7 +778,7 @@ comment on column candidate.partition_id is 'Its partition.';
 comment on column candidate.pos is
   'Its place among the partition''s due jobs, from 1.';
 comment on column candidate.priority is 'Its priority; lower goes first.';
-comment on column candidate.run_at is 'When it was due.';
+comment on column candidate.run_at is 'When it was due, by which it has its place; of one that goes before others, its sort_at.';
 comment on column candidate.cost is 'Tokens it takes from each throttle.';
 comment on column candidate.chosen is 'Whether the pass chose it.';
 comment on column candidate.is_plain is
@@ -786,6 +786,8 @@ comment on column candidate.is_plain is
 comment on type admission is
   'What became of a chosen job, see _add_admitted.';
 comment on column admission.job_id is
+comment on column candidate.due_at is
+  'From when it waits: when it was due, or when it was added if that was later.';
   'Graphile Worker''s id. Of a job that was not admitted: of the row in which it was parked. Null: it was not parked.';
 comment on column admission.staged_id is 'The id it had in staging.';
 comment on column admission.admitted is

@@ -665,7 +665,8 @@ create type candidate as (
   vt float8,
   overtakes boolean,
   chosen boolean,
-  is_plain boolean
+  is_plain boolean,
+  due_at timestamptz
 );
 create type admission as (
   job_id bigint, staged_id bigint, admitted boolean, counted boolean, revision int, waits_elsewhere boolean,

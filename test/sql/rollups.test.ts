@@ -58,7 +58,28 @@ test("a wait counts from when the job was due, and not from when it was added", 
   t.true(minute.wait_p50_seconds > 2.5 && minute.wait_p50_seconds < 5);
 });
 
-test("a job that was always due is admitted, and its endless wait is not counted", async (t) => {
+for (const order of [null, "deadline"])
+  test(`a job that was due before it was added waits since it was added${order ? ", also by its deadline" : ""}`, async (t) => {
+    const it = await engine(t, { gates: [] });
+    await it.table("policies").set({ history_kept_for: 1e7, job_order: order });
+    const added = Date.now();
+    await it.stage("a", { runAt: new Date(added - 86_400_000) });
+    const sort = order ? { sort_at: () => "now() + interval '1 hour'" } : {};
+    await it.table("staged_jobs").set({ created_at: new Date(added), ...sort });
+    await it.route();
+    t.is((await it.admit({ now: new Date(added + 50_000) })).admitted, 1);
+    await fold(it);
+    const { waits, wait_seconds } = await totals(it);
+    t.is(await inBucketOf(it, 50, waits), 1);
+    t.is(wait_seconds.toFixed(1), "50.0");
+    await it.readEvents();
+    const { rows } = await it.pool.query(
+      "select extract(epoch from admitted_at - due_at)::float8 as seconds from dispatch_policy.history",
+    );
+    t.is(rows[0].seconds.toFixed(1), "50.0");
+  });
+
+test("a job that was always due waits since it was added", async (t) => {
   const it = await engine(t, { gates: [] });
   const [first] = await it.stage(["a", "a"]);
   await it.table("staged_jobs").set({ run_at: "-infinity" }, { id: first });
@@ -69,7 +90,7 @@ test("a job that was always due is admitted, and its endless wait is not counted
   await fold(it);
   const { admitted, waits, wait_seconds } = await totals(it);
   t.is(admitted, "2");
-  t.is(counted(waits), 1);
+  t.is(counted(waits), 2);
   t.true(wait_seconds < 60, `${wait_seconds}`);
 });
 
@@ -179,6 +200,7 @@ for (const [name, secondsOf] of Object.entries(DISTRIBUTIONS))
     await it.pool.query("select from dispatch_policy_internal._stage($1, 'replace')", [
       JSON.stringify(batches),
     ]);
+    await it.table("staged_jobs").set({ created_at: () => "run_at" });
     await it.route();
     t.is((await it.admit({ now: admittedAt })).admitted, JOBS);
     const [lags, runs, jobs] = [draw(), draw(), await it.inFlight()];

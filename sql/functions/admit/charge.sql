@@ -54,8 +54,8 @@ begin
   select (p_policy).id, p_now, case when p_began is null then 0 else 1 end,
     coalesce(greatest(extract(epoch from clock_timestamp() - p_began), 0), 0), admitted, denied,
     v_charged.shadow_denied, quarantined, case when admitted > 0 then array(
-      -- Not "extract", which is numeric and takes three times as long. Not of the difference, which fails for '-infinity'.
-      select _seconds(1000 * greatest(date_part('epoch', p_now) - date_part('epoch', c.run_at), 0))
+      -- not "extract", which is numeric and takes three times as long
+      select _seconds(1000 * greatest(date_part('epoch', p_now) - date_part('epoch', c.due_at), 0))
       from unnest(v_candidates) c
       where c.chosen and (c.staged_id in (select a.staged_id from unnest(v_added.admissions) a where a.admitted)) is true)
     else '{}' end;

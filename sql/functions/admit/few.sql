@@ -170,14 +170,14 @@ begin
   foreach v_line in array p_claimed loop
     if not v_is_staged then
       v_jobs := array[row(null, p_new.id, v_line.id, 1, p_new.priority, p_new.run_at, p_new.cost, 0,
-        _is_new(p_policy, v_line.admitted_at, p_now), null, true)::candidate];
+        _is_new(p_policy, v_line.admitted_at, p_now), null, true, greatest(p_new.run_at, p_new.created_at))::candidate];
       exit;
     end if;
     v_decayed := _decayed(v_line.decayed_admits, v_line.decayed_at, p_policy.half_life, p_now);
     v_pos := 0;
     for v_job in
       select x.ctid, x.id, v_line.id, null, x.priority, x.run_at, x.cost, null, false, null,
-        x.job_key is null and x.parked_job_id is null
+        x.job_key is null and x.parked_job_id is null, greatest(x.run_at, x.created_at)
       from staged_jobs x
       where x.partition_id = v_line.id and x.due
         and (x.priority, x.run_at, x.id) >= (v_line.head_priority, v_line.head_run_at, v_line.head_id)
@@ -247,7 +247,7 @@ begin
     v_staged_ids := v_staged_ids || v_job.staged_id;
     v_works := v_works || _work_of(p_policy, v_line.mean_work);
     v_all_slots := v_all_slots || v_slots::text;
-    waits := waits || _seconds(1000 * greatest(date_part('epoch', p_now) - date_part('epoch', v_job.run_at), 0));
+    waits := waits || _seconds(1000 * greatest(date_part('epoch', p_now) - date_part('epoch', v_job.due_at), 0));
   end loop;
 
   admitted := cardinality(v_staged_ids);

@@ -176,7 +176,7 @@ begin
       select s.*, row_number() over in_order as pos, sum(s.cost) over in_order as used
       from (
         select s.ctid as ct, s.id, s.priority, s.run_at, s.cost,
-          s.job_key is null and s.parked_job_id is null as is_plain
+          s.job_key is null and s.parked_job_id is null as is_plain, greatest(s.run_at, s.created_at) as due_at
         from staged_jobs s
         where s.partition_id = p.id and s.due
           and (s.priority, s.run_at, s.id) >= (p.head_priority, p.head_run_at, p.head_id)
@@ -253,7 +253,7 @@ begin
       or (n.vt, n.priority, n.run_at, n.id) < (select l.vt, l.priority, l.run_at, l.id from last l)
   )
   select array_agg(row(c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost, c.vt, c.is_new and c.pos = 1,
-      c.id in (select chosen.id from chosen), c.is_plain)::candidate),
+      c.id in (select chosen.id from chosen), c.is_plain, c.due_at)::candidate),
     exists (select from eager)
   into candidates, wants_more
   from cand c;
@@ -265,7 +265,7 @@ $$;
 create or replace function _first_due(p_partition_ids uuid[], p_per_partition int, p_total int)
 returns setof candidate language sql stable as $$
   select c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost, 0, false,
-    c.pos <= p_per_partition and (p_total is null or c.overall <= p_total), c.is_plain
+    c.pos <= p_per_partition and (p_total is null or c.overall <= p_total), c.is_plain, c.due_at
   from (
     select s.*, u.id as partition_id,
       row_number() over (partition by u.id order by s.priority, s.run_at, s.id) as pos,

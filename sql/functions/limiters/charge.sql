@@ -164,7 +164,7 @@ begin
   end if;
   candidates := array(
     select row(c.ct, c.staged_id, c.partition_id, c.pos, c.priority, c.run_at, c.cost, c.vt, c.overtakes,
-      c.chosen and c.staged_id in (select unnest(v_going)), c.is_plain)::candidate
+      c.chosen and c.staged_id in (select unnest(v_going)), c.is_plain, c.due_at)::candidate
     from unnest(candidates) c);
   for v_n in 1..cardinality(limiters) loop
     if limiters[v_n].id = (p_policy).ahead_limiter_id then

@@ -45,7 +45,7 @@ begin
         'key', coalesce(q.key, a.key), 'task', s.task_identifier, 'jobKey', s.job_key, 'revision', s.parked_revision,
         -- a parked job has a new row in staging, whose times are those of its retry
         'addedAt', case when s.parked_job_id is null then s.created_at end,
-        'dueAt', case when s.parked_job_id is null then s.run_at end,
+        'dueAt', case when s.parked_job_id is null then greatest(s.created_at, s.run_at) end,
         'since', s.created_at, 'readyAt', greatest(s.created_at, s.run_at), 'trace', _trace_id_of(s.traceparent)))::events
     from staged_jobs s
     left join partitions q on q.id = s.partition_id
