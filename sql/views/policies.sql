@@ -30,7 +30,12 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
     when d.lives and not d.has then 'no_sweep'
     when d.newest_version = p.version then 'newest'
     when d.lives then 'workers'
-    else 'no_worker' end as in_force_because
+    else 'no_worker' end as in_force_because,
+  extract(epoch from statement_timestamp() - o.at)::float8 as oldest_due_age_seconds, o.id as oldest_due_id,
+  coalesce(
+    (select k.key from partitions k where k.id = o.partition_id),
+    -- nobody has routed it yet
+    (select a.key from arrivals a where a.partition_id = o.partition_id limit 1)) as oldest_due_partition
 from policies p
 left join (   -- once for all policies. A left join: who asks for names alone has no partition counted
   select x.policy_id, sum(x.staged) as staged,
@@ -39,7 +44,15 @@ left join (   -- once for all policies. A left join: who asks for names alone ha
 ) q on q.policy_id = p.id
 left join lateral (
   select max(x.version) as newest_version, bool_or(x.newest_live) as lives, bool_or(x.newest_live and x.in_force) as has
-  from :DISPATCH_POLICY_SCHEMA.definitions x where x.policy = p.name) d on true;
+  from :DISPATCH_POLICY_SCHEMA.definitions x where x.policy = p.name) d on true
+left join lateral (   -- An aggregate, not a limit: so who does not ask for it does not have it looked up.
+  select min(s.at) as at, (array_agg(s.id order by s.at, s.id))[1] as id,
+    (array_agg(s.partition_id order by s.at, s.id))[1] as partition_id
+  from policy_tasks t
+  cross join lateral (   -- of each task, by the index staged_jobs_by_wait
+    select greatest(j.run_at, j.created_at) as at, j.id, j.partition_id from staged_jobs j
+    where j.task_identifier = t.task_identifier order by greatest(j.run_at, j.created_at) limit 1) s
+  where t.policy_id = p.id and s.at <= statement_timestamp()) o on true;
 
 set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
 comment on column policies.policy is 'Name of the policy.';
@@ -70,3 +83,8 @@ comment on column policies.newest_version is
   'The highest version that a process has declared: of the definition in force, those that workers have, and those of the last day.';
 comment on column policies.in_force_because is
   'Why its definition is in force. newest: no process has declared a higher version. workers: it is the newest that a live worker pool has. no_worker: no live worker pool has the policy, so it stays. no_sweep: live worker pools have another one, which the next sweep puts in force.';
+comment on column policies.oldest_due_age_seconds is
+  'Seconds since the oldest due job in staging was due, or since it was added if that was later, whatever it waits for. Null: none is due.';
+comment on column policies.oldest_due_id is 'Id of that job in staging.';
+comment on column policies.oldest_due_partition is
+  'Key of the partition of that job; null: not worked out yet.';

@@ -23,6 +23,8 @@ interface Row {
   readonly partitions: number;
   readonly inFlight: number;
   readonly staged: number;
+  readonly oldestDueAgeSeconds: number | null;
+  readonly oldestDueId: string | null;
 }
 
 const ASKED = parameter(1, "text");
@@ -55,6 +57,11 @@ function inLines(row: Row): string {
     `${policy}  version ${version}, ${enabled ? "on" : "off"}`,
     ...(row.paused ? [`  paused${pauseOf(row)}`] : []),
     `  ${some(staged, "staged job")}, ${grouped(inFlight)} in flight, ${some(partitions, "partition")}`,
+    ...(row.oldestDueAgeSeconds === null
+      ? []
+      : [
+          `  job ${row.oldestDueId} has been due for longest, for ${inWords(row.oldestDueAgeSeconds * 1000)}`,
+        ]),
     ...(definition.gates.length === 0 ? ["  without gates"] : []),
     ...definition.gates.map(
       ({ name, kind, scope, values, constants }) =>

@@ -1,11 +1,18 @@
-import { type PolicyStatus, status, type UndeclaredPolicy, type WorkerStatus } from "../operate/status.ts";
+import { keyInWords } from "../operate/gate-words.ts";
+import {
+  type OldestDue,
+  type PolicyStatus,
+  status,
+  type UndeclaredPolicy,
+  type WorkerStatus,
+} from "../operate/status.ts";
 import type { StopInForce } from "../operate/stops.ts";
 import { defineCommand, EXIT } from "./command.ts";
 import { LOOK } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { say, sayJson, tell } from "./output/say.ts";
 import { table } from "./output/table.ts";
-import { atTime, fromNow, grouped, some } from "./output/words.ts";
+import { atTime, fromNow, grouped, inWords, some } from "./output/words.ts";
 
 /** So many worker pools are named in a sentence. */
 const MOST_NAMED = 5;
@@ -29,6 +36,7 @@ export const command = defineCommand({
         else tell("No worker pool is known.");
         if (found.pauseOfAll) tell(inWordsOfAll(found.pauseOfAll));
         const live = found.workers.filter(({ alive }) => alive);
+        if (found.oldestDue) tell(oldestInWords(found.oldestDue));
         for (const warning of found.policies.flatMap((policy) => warningsOf(policy, live))) tell(warning);
         found.undeclared.forEach(tellOfUndeclared);
       }
@@ -37,12 +45,20 @@ export const command = defineCommand({
   },
 });
 
+/** For how long the oldest due job of each policy has been due. */
+export const OLDEST_DUE = {
+  title: "OLDEST DUE",
+  isNumber: true,
+  value: ({ oldestDue }: PolicyStatus) => (oldestDue ? inWords(oldestDue.ageSeconds * 1000) : ""),
+} as const;
+
 export function policyTable(policies: readonly PolicyStatus[]): string {
   return table(
     [
       { title: "POLICY", value: ({ policy }) => policy, least: 12 },
       { title: "STATE", value: stateOf },
       { title: "STAGED", isNumber: true, value: ({ staged }) => grouped(staged) },
+      OLDEST_DUE,
       { title: "IN FLIGHT", isNumber: true, value: ({ inFlight }) => grouped(inFlight) },
       { title: "PARTITIONS", isNumber: true, value: ({ partitions }) => grouped(partitions) },
     ],
@@ -67,6 +83,11 @@ export function workerTable(workers: readonly WorkerStatus[]): string {
     ],
     workers,
   );
+}
+
+function oldestInWords({ id, policy, partition, ageSeconds }: OldestDue): string {
+  const of = partition === null ? policy : `${policy}/${keyInWords(partition)}`;
+  return `Of ${of}, job ${id} has been due for longest, for ${inWords(ageSeconds * 1000)}. Why: explain ${id}`;
 }
 
 function inWordsOfAll({ by, reason, until }: StopInForce): string {

@@ -12,7 +12,7 @@ import { say, sayJson } from "./output/say.ts";
 import { onScreen } from "./output/screen.ts";
 import { table } from "./output/table.ts";
 import { atTime, fromNow, grouped, some } from "./output/words.ts";
-import { stateOf, workerTable } from "./status.ts";
+import { OLDEST_DUE, stateOf, workerTable } from "./status.ts";
 
 const EVERY_MS = 2000;
 const MOST_PARTITIONS = 10;
@@ -132,11 +132,12 @@ function policyTable(policies: Frame["policies"]): string {
       { title: "POLICY", value: ({ policy }) => policy, least: 14 },
       { title: "STATE", value: stateOf },
       { title: "STAGED", isNumber: true, value: ({ staged }) => grouped(staged) },
+      { ...OLDEST_DUE, spare: 1 },
       { title: "IN FLIGHT", isNumber: true, value: ({ inFlight }) => grouped(inFlight) },
       {
         title: "PACE/MIN",
         isNumber: true,
-        spare: 1,
+        spare: 2,
         value: ({ admittedPerMinute: pace }) => (pace === null ? "–" : grouped(pace)),
       },
     ],

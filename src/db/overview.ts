@@ -127,16 +127,24 @@ export function overview({ schema, internal, rowsAsIs }: Statements) {
       return (row as { ids: string[] }).ids;
     },
 
-    /** The partitions that wait and have the most staged jobs, and those of the jobs that were staged first. */
+    /**
+     * The partitions of the jobs that have been due for longest, one of each policy. Then those that wait and have the most
+     * staged jobs, and those of the jobs that were staged first.
+     */
     longestWaiting: (client: Queryable, most: number) =>
       rowsAsIs<{ policy: string; partition: string }>(
         client,
-        `(select policy, partition from ${schema}.partitions
-          where staged > 0 and reason is not null order by staged desc limit ${parameter(1, "int")})
-         union
-         select policy, partition from (
-           select policy, partition, reason from ${schema}.staged_jobs order by id limit 200
-         ) oldest where partition is not null and reason is not null and reason <> 'not_due'`,
+        `select policy, partition from (
+           (select policy, oldest_due_partition as partition, 1 as place from ${schema}.policies
+            where oldest_due_partition is not null order by oldest_due_age_seconds desc limit ${parameter(1, "int")})
+           union all
+           (select policy, partition, 2 from ${schema}.partitions
+            where staged > 0 and reason is not null order by staged desc limit ${parameter(1, "int")})
+           union all
+           select policy, partition, 3 from (
+             select policy, partition, reason from ${schema}.staged_jobs order by id limit 200
+           ) first where partition is not null and reason is not null and reason <> 'not_due'
+         ) found group by policy, partition order by pg_catalog.min(place)`,
         [most],
       ),
 

@@ -66,6 +66,7 @@ const IDS = new Set([
   "last_id",
   "group_id",
   "oldest_job_id",
+  "oldest_due_id",
 ]);
 
 /** The last time that was read, and its text: rows that were written together mostly have the same time. */

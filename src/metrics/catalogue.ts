@@ -17,7 +17,7 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
   policy_has_worker: gauge("0: no live worker has the policy."),
   staged_jobs: gauge("Jobs that wait in staging, by what their partition waits for."),
   waiting_partitions: gauge("Partitions with staged jobs, by what they wait for."),
-  longest_wait_seconds: gauge("For how long the oldest due job in staging has waited."),
+  oldest_due_age_seconds: gauge("For how long the oldest due job in staging has been due."),
   in_flight_jobs: gauge("Jobs that were admitted and not released yet."),
   admissible_jobs: gauge(
     "Due jobs that the gates would let go now, if workers were free. Scale workers by it.",

@@ -3,6 +3,17 @@ import { checkPolicy, type OperateContext } from "./call.ts";
 import { type StopInForce, stopsOf } from "./stops.ts";
 import { checkVerb } from "./verb.ts";
 
+/** The staged job that has been due for longest, whatever it waits for. */
+export interface OldestDue {
+  /** Its id in staging, as `explain` takes it. */
+  id: string;
+  policy: string;
+  /** Key of its partition; null: not worked out yet. */
+  partition: string | null;
+  /** Seconds since it was due, or since it was added if that was later. */
+  ageSeconds: number;
+}
+
 /** The state of a policy. */
 export interface PolicyStatus {
   policy: string;
@@ -10,6 +21,8 @@ export interface PolicyStatus {
   version: number;
   /** Jobs that wait in staging. */
   staged: number;
+  /** Of these the one that has been due for longest; null: none is due. */
+  oldestDue: OldestDue | null;
   /** Jobs that were admitted and not released yet. */
   inFlight: number;
   /** How many partitions it has. */
@@ -74,6 +87,8 @@ export interface WorkerStatus {
 /** The state of policies and worker pools. */
 export interface Status {
   policies: readonly PolicyStatus[];
+  /** Of the jobs of these policies the one that has been due for longest; null: none is due. */
+  oldestDue: OldestDue | null;
   /** What no policy counts: a process added these jobs before any declared the policy, or after it was removed. */
   undeclared: readonly UndeclaredPolicy[];
   workers: readonly WorkerStatus[];
@@ -96,7 +111,7 @@ export async function status(
       [options.policy ?? null],
     );
     if (undeclared.length === 0) await checkPolicy(client, engine, options.policy);
-    const policies = await engine.view<
+    const rows = await engine.view<
       PolicyStatus & {
         in_flight: number;
         ended_elsewhere: number;
@@ -105,31 +120,44 @@ export async function status(
         tasks_taken_by: string[];
         newest_version: number;
         in_force_because: PolicyStatus["inForceBecause"];
+        oldest_due_age_seconds: number | null;
+        oldest_due_id: string | null;
+        oldest_due_partition: string | null;
       }
     >(client, "policies", `where ${asked} is null or policy = ${asked} order by policy`, [
       options.policy ?? null,
     ]);
     const workers = await engine.view<Record<string, unknown>>(client, "workers", "order by pool_id");
     const [pauseOfAll = null] = await stopsOf(client, engine, "where policy is null", []);
+    const policies = rows.map(
+      ({ policy, version, staged, partitions, paused, enabled, orphaned, resolving, ...counts }) => {
+        const { in_flight: inFlight, ended_elsewhere: endedElsewhere } = counts;
+        const pausedWithAll = counts.paused_with_all;
+        const live = { orphaned, endedElsewhere, liveDefinitions: counts.live_definitions, resolving };
+        const why = { newestVersion: counts.newest_version, inForceBecause: counts.in_force_because };
+        const all = {
+          paused,
+          pausedWithAll,
+          enabled,
+          ...live,
+          ...why,
+          tasksTakenBy: counts.tasks_taken_by,
+        };
+        return {
+          policy,
+          version,
+          staged,
+          oldestDue: oldestDueOf(policy, counts),
+          inFlight,
+          partitions,
+          ...all,
+        };
+      },
+    );
     return {
       pauseOfAll,
-      policies: policies.map(
-        ({ policy, version, staged, partitions, paused, enabled, orphaned, resolving, ...counts }) => {
-          const { in_flight: inFlight, ended_elsewhere: endedElsewhere } = counts;
-          const pausedWithAll = counts.paused_with_all;
-          const live = { orphaned, endedElsewhere, liveDefinitions: counts.live_definitions, resolving };
-          const why = { newestVersion: counts.newest_version, inForceBecause: counts.in_force_because };
-          const all = {
-            paused,
-            pausedWithAll,
-            enabled,
-            ...live,
-            ...why,
-            tasksTakenBy: counts.tasks_taken_by,
-          };
-          return { policy, version, staged, inFlight, partitions, ...all };
-        },
-      ),
+      policies,
+      oldestDue: oldestOf(policies),
       undeclared,
       workers: workers.map(({ pool_id, slots, tasks, policies: has, alive, heartbeat_at, stale_at }) => {
         const seen = { alive, heartbeatAt: heartbeat_at, staleAt: stale_at };
@@ -137,4 +165,21 @@ export async function status(
       }),
     };
   });
+}
+
+function oldestDueOf(
+  policy: string,
+  row: {
+    oldest_due_age_seconds: number | null;
+    oldest_due_id: string | null;
+    oldest_due_partition: string | null;
+  },
+): OldestDue | null {
+  const { oldest_due_age_seconds: ageSeconds, oldest_due_id: id, oldest_due_partition: partition } = row;
+  return ageSeconds === null || id === null ? null : { id, policy, partition, ageSeconds };
+}
+
+function oldestOf(policies: readonly PolicyStatus[]): OldestDue | null {
+  const all = policies.flatMap(({ oldestDue }) => oldestDue ?? []);
+  return all.toSorted((one, other) => other.ageSeconds - one.ageSeconds)[0] ?? null;
 }

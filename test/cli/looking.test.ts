@@ -33,6 +33,14 @@ test("each prints JSON: an object, or a line for each row, with exact values", a
   await utils.setLimit(LIMIT);
   const json = async (...line: string[]) => rowsOf((await cli(...line, "--json")).stdout);
   t.like((await json("status"))[0].policies[0], { policy: "fetch_endpoint", staged: 15, inFlight: 3 });
+  const [{ oldestDue }] = await json("status");
+  t.like((await utils.status()).oldestDue, { id: oldestDue.id, policy: "fetch_endpoint", partition: "ep1" });
+  t.true(
+    (await cli("status")).stderr.includes(
+      `Of fetch_endpoint/ep1, job ${oldestDue.id} has been due for longest`,
+    ),
+  );
+  t.like((await json("policies"))[0], { oldestDueId: oldestDue.id, oldestDuePartition: "ep1" });
   const [frame] = await json("top", "--once");
   t.deepEqual(
     frame.waiting.map(({ partition, reason }: Record<string, unknown>) => [partition, reason]).toSorted(),

@@ -51,10 +51,10 @@ for (const [name, keys] of [
     const top = onTerminal(t, url, "top");
     await until("the first frame is there", () => top.said().includes("No worker pool is known."));
     t.true(top.said().startsWith(ENTER));
-    t.regex(top.said(), /fetch_endpoint +on, no worker +15 +3 +–/);
+    t.regex(top.said(), /fetch_endpoint +on, no worker +15 +\d+ m?s +3 +–/);
     await utils.admit({ policy: "fetch_endpoint", partition: "ep3", count: 2 });
     await until("a later frame has a pace", () =>
-      /fetch_endpoint +on, no worker +13 +5 +[1-9]/.test(top.said()),
+      /fetch_endpoint +on, no worker +13 +\d+ m?s +5 +[1-9]/.test(top.said()),
     );
     top.type(keys);
     t.is(await top.exited(), 0);

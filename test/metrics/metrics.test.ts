@@ -65,10 +65,10 @@ test("figures of a waiting policy: by reason, what is admissible, and how full i
   t.is(found.get('admissible_jobs{policy="work"}'), 0);
   t.is(found.get('policy_info{policy="odd \\"name\\"\\\\",version="0"}'), 1);
   t.true((found.get('last_pass_age_seconds{policy="work"}') ?? -1) >= 0);
-  t.true((found.get('longest_wait_seconds{policy="work"}') ?? -1) >= 0);
+  t.true((found.get('oldest_due_age_seconds{policy="work"}') ?? -1) >= 0);
 });
 
-test("the longest wait is the oldest due job's: whatever its priority, its partition and its router", async (t) => {
+test("the oldest due job is the same for each who asks: whatever its priority, its partition and its router", async (t) => {
   const { pool } = await testDatabase(t);
   const tasks = ["work", "other"];
   const policy = definePolicy("work", {
@@ -81,13 +81,13 @@ test("the longest wait is the oldest due job's: whatever its priority, its parti
   const longest = async () => {
     const text = await utils.metrics();
     const [{ rows: all }, { rows: one }] = await Promise.all([
-      pool.query("select value from dispatch_policy.metrics() where name = 'longest_wait_seconds'"),
+      pool.query("select value from dispatch_policy.metrics() where name = 'oldest_due_age_seconds'"),
       pool.query(
-        "select value from dispatch_policy.policy_metrics('work') where name = 'longest_wait_seconds'",
+        "select value from dispatch_policy.policy_metrics('work') where name = 'oldest_due_age_seconds'",
       ),
     ]);
     t.is(all.length, one.length);
-    return parsed(text).get('longest_wait_seconds{policy="work"}');
+    return parsed(text).get('oldest_due_age_seconds{policy="work"}');
   };
   /** Makes a job so many seconds old. */
   const add = async (age: number, { identifier = "work", priority = 0, dueAfter = 0 } = {}) => {
@@ -97,25 +97,31 @@ test("the longest wait is the oldest due job's: whatever its priority, its parti
     await table(pool, "staged_jobs").set(times, { id: job!.id });
     return job!.id;
   };
-  const isAbout = async (age: number) => {
+  const isAbout = async (age: number, job?: string) => {
     const found = await longest();
     t.true(found !== undefined && found >= age && found < age + 60, `${found} s, expected ${age}`);
+    const { oldestDue, policies } = await utils.status();
+    t.deepEqual(oldestDue, policies[0]!.oldestDue);
+    t.like(oldestDue, { policy: "work", partition: "a" });
+    t.true(oldestDue!.ageSeconds >= found! && oldestDue!.ageSeconds < age + 60);
+    const { rows } = await pool.query("select oldest_due_id as id from dispatch_policy.policies");
+    t.is(rows[0].id, oldestDue!.id);
+    if (job !== undefined) t.is(oldestDue!.id, job);
   };
   t.is(await longest(), undefined);
+  t.is((await utils.status()).oldestDue, null);
   const later = await add(0, { dueAfter: 3600 });
   t.is(await longest(), undefined, "none is due");
-  await add(500);
-  await isAbout(500); // nobody has routed it
+  await isAbout(500, await add(500)); // nobody has routed it
   await add(450);
   const last = await add(9000, { priority: 5 });
   await utils.tick();
   t.is(await pool.query("select from dispatch_policy.staged_jobs").then(({ rowCount }) => rowCount), 3);
-  await isAbout(9000); // one was admitted, and another is next
+  await isAbout(9000, last); // one was admitted, and another is next
   await utils.remove({ ids: [last] });
   const [left] = (await pool.query("select run_at from dispatch_policy.staged_jobs order by run_at")).rows;
   await isAbout((Date.now() - left.run_at.getTime()) / 1000 - 30); // whichever the tick has left
-  await add(7200, { identifier: "other", dueAfter: 3600 });
-  await isAbout(3600);
+  await isAbout(3600, await add(7200, { identifier: "other", dueAfter: 3600 }));
   await table(pool, "staged_jobs").set({ run_at: "-infinity" }, { id: later });
   await isAbout(3600); // it is due since it was added
 });

@@ -50,12 +50,8 @@ begin
       ('policy_has_worker', '{}', case when exists (
         select from workers w
         where w.stale_at > p_now and not w.ended and w.definitions ? p.name) then 1 else 0 end),
-      ('longest_wait_seconds', '{}', (
-        select extract(epoch from p_now - min(o.at)) from policy_tasks k
-        cross join lateral (   -- the oldest of each task, by the index staged_jobs_by_wait
-          select greatest(s.run_at, s.created_at) as at from staged_jobs s
-          where s.task_identifier = k.task_identifier order by greatest(s.run_at, s.created_at) limit 1) o
-        where k.policy_id = p.id and o.at <= p_now)),
+      ('oldest_due_age_seconds', '{}', (
+        select v.oldest_due_age_seconds from :DISPATCH_POLICY_SCHEMA.policies v where v.policy = p.name)),
       ('in_flight_jobs', '{}', (select l.in_flight from limiters l where l.id = p.ahead_limiter_id)),
       ('admissible_jobs', '{}', _admissible_jobs(p, p_now)),
       ('last_pass_age_seconds', '{}', extract(epoch from p_now - greatest(t.last_pass_at, (

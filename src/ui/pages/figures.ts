@@ -4,7 +4,6 @@ import { answered, type OperateContext } from "../../operate/call.ts";
 const SHOWN = [
   "admissible_jobs",
   "last_pass_age_seconds",
-  "longest_wait_seconds",
   "staged_jobs",
   "waiting_partitions",
   "limiter_utilization_ratio",

@@ -4,10 +4,10 @@ import type { Answer } from "../../operate/explain.ts";
 import { keyInWords } from "../../operate/gate-words.ts";
 import { limits, type Override } from "../../operate/limits.ts";
 import { longestWaiting } from "../../operate/longest-waiting.ts";
-import { type PolicyStatus, status, type UndeclaredPolicy, type WorkerStatus } from "../../operate/status.ts";
+import { type OldestDue, type PolicyStatus, status, type UndeclaredPolicy, type WorkerStatus } from "../../operate/status.ts";
 import { stops } from "../../operate/stops.ts";
 import { reasonBadge } from "../parts/badge.ts";
-import { type Card, cardList } from "../parts/cards.ts";
+import { type Card, cardList, oldestDueCard } from "../parts/cards.ts";
 import { compared } from "../parts/gauge.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -16,7 +16,7 @@ import { policyTable } from "../parts/policy-table.ts";
 import { stopTable } from "../parts/stop-table.ts";
 import { table } from "../parts/table.ts";
 import { undeclaredTable } from "../parts/undeclared-table.ts";
-import { grouped, lasting, moment, roughly } from "../parts/words.ts";
+import { grouped, lasting, moment } from "../parts/words.ts";
 import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
 import { type Figures, figuresNow } from "./figures.ts";
 import { findingsOf, UNASKED } from "./findings.ts";
@@ -32,7 +32,7 @@ const SOON_MS = 60 * 60_000;
 
 /** How everything is. */
 export const overview: Page = async ({ looking, acting, base, query }) => {
-  const { policies, undeclared, workers } = await status(looking);
+  const { policies, oldestDue, undeclared, workers } = await status(looking);
   const figures = await figuresNow(looking);
   const minutes = await stepsSince(looking, HOUR);
   const period = periodOf(query);
@@ -46,14 +46,14 @@ export const overview: Page = async ({ looking, acting, base, query }) => {
   return {
     title: "Overview",
     body: html`${hints(findings, [trendHint(trend, staged), undeclaredHint(undeclared, findings)], base)}
-${cardList([...waitCards(staged, figures, trend, base), ...flightCards(policies, workers), ...paceCards(minutes, base)])}
+${cardList([...waitCards(staged, oldestDue, figures, trend, base), ...flightCards(policies, workers), ...paceCards(minutes, base)])}
 <h2>The last ${period.words}</h2>
 ${periodLinks(base, "/", {}, period)}
 ${charts(shown, period)}
 <h2>Policies</h2>
 ${await policyTable(looking, policies, figures, base)}
 ${undeclaredTable(undeclared, base)}
-<h2 id="waiting">Waiting for longest</h2>
+<h2>Waiting for longest</h2>
 ${waitingTable(waiting, base)}
 <div class="pair">
 <section><h2>Why jobs wait now</h2>
@@ -68,8 +68,13 @@ ${endingTable(ending, base)}
 };
 
 /** What waits, and where that goes. */
-function waitCards(staged: number, figures: Figures, trend: Trend, base: string): readonly Card[] {
-  const longest = figures.by("policy", "longest_wait_seconds")[0]?.[1];
+function waitCards(
+  staged: number,
+  oldestDue: OldestDue | null,
+  figures: Figures,
+  trend: Trend,
+  base: string,
+): readonly Card[] {
   const admissible = figures.sum("admissible_jobs");
   return [
     {
@@ -78,12 +83,7 @@ function waitCards(staged: number, figures: Figures, trend: Trend, base: string)
       more: `${grouped(admissible)} could go now, if workers were free`,
       to: pathTo(base, "/jobs", { state: "staged" }),
     },
-    {
-      value: longest === undefined ? "–" : roughly(longest),
-      name: "longest wait",
-      more: "of the oldest due job",
-      to: "#waiting",
-    },
+    oldestDueCard(oldestDue, base),
     {
       value: inWords(trend),
       name: "the backlog, over 15 minutes",

@@ -5,7 +5,7 @@ import { parameter, rowsOf } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/definition.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { reasonBadge } from "../parts/badge.ts";
-import { type Card, cardList } from "../parts/cards.ts";
+import { type Card, cardList, oldestDueCard } from "../parts/cards.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { compared } from "../parts/gauge.ts";
 import { partitionLink, pathTo } from "../parts/links.ts";
@@ -119,6 +119,7 @@ function stateCards(it: PolicyStatus, figures: Figures, trend: Trend, base: stri
       more: `${grouped(figures.sum("admissible_jobs"))} could go now, if workers were free`,
       to: pathTo(base, "/jobs", { policy: it.policy, state: "staged" }),
     },
+    oldestDueCard(it.oldestDue, base),
     { value: grouped(it.inFlight), name: "in flight" },
     {
       value: grouped(it.partitions),

@@ -3,7 +3,7 @@ import type { PolicyStatus } from "../../operate/status.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import type { Figures, Shown } from "../pages/figures.ts";
 import { badge } from "./badge.ts";
-import { policyLink } from "./links.ts";
+import { pathTo, policyLink } from "./links.ts";
 import { html, type Markup } from "./markup.ts";
 import { HOUR, stepsOf } from "./period.ts";
 import { spark } from "./spark.ts";
@@ -36,7 +36,13 @@ export async function policyTable(
       { title: "Policy", cell: ({ policy }) => policyLink(base, policy) },
       { title: "State", cell: stateBadge },
       { title: "Staged", isNumber: true, cell: ({ staged }) => grouped(staged) },
-      { title: "Longest wait", isNumber: true, cell: ({ policy }) => age("longest_wait_seconds", policy) },
+      {
+        title: "Oldest due",
+        isNumber: true,
+        cell: ({ oldestDue }) =>
+          oldestDue &&
+          html`<a href="${pathTo(base, "/job", { id: oldestDue.id })}">${roughly(oldestDue.ageSeconds)}</a>`,
+      },
       {
         title: "Could go now",
         isNumber: true,
