@@ -660,12 +660,15 @@ comment on column minutes.failed is 'Runs that failed and were released.';
 comment on column minutes.waits is
   'How many admitted jobs had waited for how long, by bucket (see _bucket). Empty: none.';
 comment on column minutes.wait_seconds is 'How long they had waited together.';
+comment on column minutes.wait_max is 'The longest of these waits, and no quantile is above it; null: none.';
 comment on column minutes.lags is
   'How many runs had started how long after their admission, by bucket. Empty: none.';
 comment on column minutes.lag_seconds is 'These times together.';
+comment on column minutes.lag_max is 'The longest of them; null: none.';
 comment on column minutes.runs is
   'How many runs took how long, by bucket. Empty: none.';
 comment on column minutes.run_seconds is 'These times together.';
+comment on column minutes.run_max is 'The longest of them; null: none.';
 comment on column minutes.caps is
   'Caps of adaptive limiters that changed in the minute: a list of { gate, key, lowest, last }, of at most ten limiters.';
 comment on table load is
@@ -783,11 +786,11 @@ comment on column candidate.cost is 'Tokens it takes from each throttle.';
 comment on column candidate.chosen is 'Whether the pass chose it.';
 comment on column candidate.is_plain is
   'Whether it has neither a job key nor a row in Graphile Worker.';
+comment on column candidate.due_at is
+  'From when it waits: when it was due, or when it was added if that was later.';
 comment on type admission is
   'What became of a chosen job, see _add_admitted.';
 comment on column admission.job_id is
-comment on column candidate.due_at is
-  'From when it waits: when it was due, or when it was added if that was later.';
   'Graphile Worker''s id. Of a job that was not admitted: of the row in which it was parked. Null: it was not parked.';
 comment on column admission.staged_id is 'The id it had in staging.';
 comment on column admission.admitted is

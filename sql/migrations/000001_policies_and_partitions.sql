@@ -567,10 +567,13 @@ create table minutes (
   failed bigint not null,
   waits jsonb not null,
   wait_seconds float8 not null,
+  wait_max float8,
   lags jsonb not null,
   lag_seconds float8 not null,
+  lag_max float8,
   runs jsonb not null,
   run_seconds float8 not null,
+  run_max float8,
   caps jsonb not null default '[]',
   primary key (policy_id, minute)
 ) with (fillfactor = 70);

@@ -25,12 +25,16 @@ begin
     select c.policy_id, c.minute,
       jsonb_object_agg(c.bucket, c.jobs) filter (where c.kind = 'waits') as waits,
       sum(c.seconds) filter (where c.kind = 'waits') as wait_seconds,
+      max(c.longest) filter (where c.kind = 'waits') as wait_max,
       jsonb_object_agg(c.bucket, c.jobs) filter (where c.kind = 'lags') as lags,
       sum(c.seconds) filter (where c.kind = 'lags') as lag_seconds,
+      max(c.longest) filter (where c.kind = 'lags') as lag_max,
       jsonb_object_agg(c.bucket, c.jobs) filter (where c.kind = 'runs') as runs,
-      sum(c.seconds) filter (where c.kind = 'runs') as run_seconds
+      sum(c.seconds) filter (where c.kind = 'runs') as run_seconds,
+      max(c.longest) filter (where c.kind = 'runs') as run_max
     from (
-      select m.policy_id, m.minute, k.kind, b.bucket, count(*) as jobs, sum(u.seconds) as seconds
+      select m.policy_id, m.minute, k.kind, b.bucket, count(*) as jobs, sum(u.seconds::float8) as seconds,
+        max(u.seconds::float8) as longest
       from moved m
       cross join lateral (values ('waits', m.waits), ('lags', m.lags), ('runs', m.runs)) k (kind, list)
       cross join unnest(k.list) u (seconds)
@@ -52,11 +56,12 @@ begin
   kept as (
     insert into minutes as m (
       policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, shadow_denied, left_to_pass,
-      quarantined, dropped, expired, delayed, succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
+      quarantined, dropped, expired, delayed, succeeded, failed, waits, wait_seconds, wait_max, lags, lag_seconds, lag_max,
+      runs, run_seconds, run_max)
     select s.policy_id, coalesce(s.minute, '-infinity'), s.passes, s.pass_seconds, s.last_pass_at, s.staged, s.admitted,
       s.denied, s.shadow_denied, s.left_to_pass, s.quarantined, s.dropped, s.expired, s.delayed, s.succeeded, s.failed,
-      coalesce(l.waits, '{}'), coalesce(l.wait_seconds, 0), coalesce(l.lags, '{}'), coalesce(l.lag_seconds, 0),
-      coalesce(l.runs, '{}'), coalesce(l.run_seconds, 0)
+      coalesce(l.waits, '{}'), coalesce(l.wait_seconds, 0), l.wait_max, coalesce(l.lags, '{}'), coalesce(l.lag_seconds, 0),
+      l.lag_max, coalesce(l.runs, '{}'), coalesce(l.run_seconds, 0), l.run_max
     from summed s
     left join listed l on l.policy_id = s.policy_id and l.minute is not distinct from s.minute
     order by 1, 2
@@ -73,8 +78,11 @@ begin
       expired = m.expired + excluded.expired, delayed = m.delayed + excluded.delayed,
       succeeded = m.succeeded + excluded.succeeded, failed = m.failed + excluded.failed,
       waits = _sum_by_key(m.waits, excluded.waits), wait_seconds = m.wait_seconds + excluded.wait_seconds,
+      wait_max = greatest(m.wait_max, excluded.wait_max),
       lags = _sum_by_key(m.lags, excluded.lags), lag_seconds = m.lag_seconds + excluded.lag_seconds,
-      runs = _sum_by_key(m.runs, excluded.runs), run_seconds = m.run_seconds + excluded.run_seconds
+      lag_max = greatest(m.lag_max, excluded.lag_max),
+      runs = _sum_by_key(m.runs, excluded.runs), run_seconds = m.run_seconds + excluded.run_seconds,
+      run_max = greatest(m.run_max, excluded.run_max)
   )
   select count(*), (
     select jsonb_agg(jsonb_build_object('policy', m.policy_id, 'minute', m.minute) || c.value order by m.id)
@@ -102,18 +110,6 @@ begin
   return v_folded;
 end
 $$;
-
--- The time that a share of the counted jobs took at most, in seconds: the middle of its bucket, which is less than a tenth from
--- both ends. Null: none was counted. `p_counts` has jobs by _bucket, as in the minutes.
---
--- Its body is parsed once, when it is made, and so names the same operators under any search_path.
-create or replace function _quantile(p_share float8, p_counts jsonb) returns float8 language sql immutable return (
-  select 1.2::float8 ^ b.bucket / 1.1
-  from (
-    select c.bucket, sum(c.jobs) over (order by c.bucket) as up_to, sum(c.jobs) over () as all_jobs
-    from (select e.key::int as bucket, e.value::float8 as jobs from jsonb_each_text(p_counts) e) c
-  ) b
-  where b.up_to >= p_share * b.all_jobs order by b.bucket limit 1);
 
 -- Adds what a sweep repaired, by kind, to the totals.
 create or replace function _count_repairs(p_repaired jsonb) returns void language sql volatile

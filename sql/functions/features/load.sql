@@ -85,9 +85,9 @@ begin
       'halfLifeSeconds', v_policy.half_life, 'admissionBatchSize', v_policy.batch_size,
       'tickAdmissionBudget', v_policy.admission_budget),
     'runs', (
-      select coalesce(jsonb_agg(_quantile((n - 0.5) / 101, r.counts) order by n), '[]')
+      select coalesce(jsonb_agg(_quantile((n - 0.5) / 101, r.counts, r.longest) order by n), '[]')
       from (
-        select _sum_of_counts(m.runs) as counts from minutes m
+        select _sum_of_counts(m.runs) as counts, max(m.run_max) as longest from minutes m
         where m.policy_id = v_policy.id and m.minute >= v_from
       ) r cross join generate_series(1, 101) n where r.counts <> '{}'),
     'load', (

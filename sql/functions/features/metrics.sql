@@ -135,24 +135,28 @@ begin
   ) m (name, value)
   where m.value is not null;
   -- How long jobs waited until their admission, how long they then waited to start, and how long they ran. The quantiles are
-  -- those of this minute and the five before, as far as they are folded.
+  -- those of this minute and the five before, as far as they are folded. 1 is the longest.
   return query
   with kind as not materialized (
-    select p.name as policy, m.minute, k.name, k.counts, k.seconds
+    select p.name as policy, m.minute, k.name, k.counts, k.seconds, k.longest
     from policies p
     join minutes m on m.policy_id = p.id
     cross join lateral (
-      values ('wait_seconds', m.waits, m.wait_seconds), ('queue_lag_seconds', m.lags, m.lag_seconds),
-        ('run_seconds', m.runs, m.run_seconds)
-    ) k (name, counts, seconds)
+      values ('wait_seconds', m.waits, m.wait_seconds, m.wait_max), ('queue_lag_seconds', m.lags, m.lag_seconds, m.lag_max),
+        ('run_seconds', m.runs, m.run_seconds, m.run_max)
+    ) k (name, counts, seconds, longest)
     where p_policy_id is null or p.id = p_policy_id
   ),
   late as (
-    select k.name, k.policy, _sum_of_counts(k.counts) as counts
+    select k.name, k.policy, _sum_of_counts(k.counts) as counts, max(k.longest) as longest
     from kind k where k.minute >= date_trunc('minute', p_now) - interval '5 minutes' group by k.name, k.policy
   )
-  select l.name, jsonb_build_object('policy', l.policy, 'quantile', q.share::text), _quantile(q.share, l.counts)
-  from late l cross join unnest('{0.5, 0.95}'::float8[]) q (share) where l.counts <> '{}'
+  select l.name, jsonb_build_object('policy', l.policy, 'quantile', q.share), q.seconds
+  from late l
+  cross join lateral (
+    values ('0.5', _quantile(0.5, l.counts, l.longest)), ('0.95', _quantile(0.95, l.counts, l.longest)), ('1', l.longest)
+  ) q (share, seconds)
+  where l.counts <> '{}' and q.seconds is not null
   union all
   select k.name || x.suffix, jsonb_build_object('policy', k.policy), x.value
   from kind k

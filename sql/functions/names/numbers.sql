@@ -73,11 +73,27 @@ create or replace function _seconds(ms float8) returns real language sql immutab
   select case when ms between 0 and 1e12 then (trunc(ms * 1000) / 1e6)::real end;
 $$;
 
--- The bucket in which a wait, a lag or a run is counted: bucket b has the times above 1.2^(b-1) up to 1.2^b seconds, as in
--- DDSketch (Masson, Rim and Lee, 2019). So _quantile is within a tenth. Less than a microsecond counts as one. Rows that were
--- folded before keep their counts, so another base needs a migration of them.
+-- The bucket in which a wait, a lag or a run is counted: bucket b has the times above 1.1^(b-1) up to 1.1^b seconds, as in
+-- DDSketch (Masson, Rim and Lee, 2019). Less than a microsecond counts as one. Rows that were folded before keep their counts, so
+-- another base needs a migration of them. It stands here and in _quantile, and nowhere else.
 create or replace function _bucket(seconds float8) returns int language sql immutable
-return ceil(ln(greatest(seconds, 1e-6)) / ln(1.2::float8))::int;
+return ceil(ln(greatest(seconds, 1e-6)) / ln(1.1::float8))::int;
+
+-- The time that a share of the counted jobs took at most, in seconds: the middle of its bucket, which is less than a twentieth
+-- from both ends, and never more than the longest of them took. Null: none was counted.
+--
+--   p_counts   jobs by _bucket. Of several minutes or policies: the sums by bucket, because quantiles cannot be averaged
+--   p_longest  how long the job took that took longest. Null: not known
+--
+-- Its body is parsed once, when it is made, and so names the same operators under any search_path.
+create or replace function _quantile(p_share float8, p_counts jsonb, p_longest float8) returns float8
+language sql immutable return (
+  select least(1.1::float8 ^ b.bucket / 1.05, p_longest)
+  from (
+    select c.bucket, sum(c.jobs) over (order by c.bucket) as up_to, sum(c.jobs) over () as all_jobs
+    from (select e.key::int as bucket, e.value::float8 as jobs from jsonb_each_text(p_counts) e) c
+  ) b
+  where b.up_to >= p_share * b.all_jobs order by b.bucket limit 1);
 
 -- Two objects of counts or seconds, added by key.
 create or replace function _sum_by_key(a jsonb, b jsonb) returns jsonb language sql immutable as $$

@@ -17,7 +17,8 @@ $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.policy_metrics from public;
 
 -- What a policy, or all of them together, did in steps of minutes, for charts: the columns as in the view `minutes`. Jobs are
--- counted together before their quantiles are taken: those of several policies or minutes cannot be averaged.
+-- counted together before their quantiles are taken: those of several policies or minutes cannot be averaged. The last row,
+-- whose minute is null, is that of all steps together.
 --
 --   policy   null: all policies
 --   since    the first step has this time in it
@@ -27,8 +28,8 @@ revoke execute on function :DISPATCH_POLICY_SCHEMA.policy_metrics from public;
 create or replace function :DISPATCH_POLICY_SCHEMA.minutes_in_steps(policy text, since timestamptz, step interval)
 returns table (
   minute timestamptz, staged bigint, admitted bigint, dropped bigint, succeeded bigint, failed bigint,
-  denied jsonb, shadow_denied jsonb, wait_p50_seconds float8, wait_p95_seconds float8, lag_p50_seconds float8,
-  lag_p95_seconds float8)
+  denied jsonb, shadow_denied jsonb, wait_p50_seconds float8, wait_p95_seconds float8, wait_max_seconds float8,
+  lag_p50_seconds float8, lag_p95_seconds float8, lag_max_seconds float8)
 language sql stable
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set jit = off as $$
   with minute as not materialized (
@@ -40,8 +41,9 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
   ),
   summed as materialized (
     select m.at, sum(m.staged)::bigint as staged, sum(m.admitted)::bigint as admitted,
-      sum(m.dropped)::bigint as dropped, sum(m.succeeded)::bigint as succeeded, sum(m.failed)::bigint as failed
-    from minute m group by m.at
+      sum(m.dropped)::bigint as dropped, sum(m.succeeded)::bigint as succeeded, sum(m.failed)::bigint as failed,
+      max(m.wait_max) as wait_max, max(m.lag_max) as lag_max
+    from minute m group by grouping sets ((m.at), ()) having count(*) > 0
   ),
   -- one after the other: together PostgreSQL sorts them all by their texts, which takes five times as long
   counted as materialized (
@@ -57,18 +59,23 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
     select m.at, 'shadow_denied', e.key, sum(e.value::bigint)
     from minute m cross join lateral jsonb_each_text(m.shadow_denied) e group by m.at, e.key
   ),
+  each as (
+    select c.at, c.kind, c.key, c.jobs from counted c
+    union all
+    select null, c.kind, c.key, sum(c.jobs) from counted c group by c.kind, c.key
+  ),
   listed as materialized (
     select c.at, jsonb_object_agg(c.key, c.jobs) filter (where c.kind = 'waits') as waits,
       jsonb_object_agg(c.key, c.jobs) filter (where c.kind = 'lags') as lags,
       jsonb_object_agg(c.key, c.jobs) filter (where c.kind = 'denied') as denied,
       jsonb_object_agg(c.key, c.jobs) filter (where c.kind = 'shadow_denied') as shadow_denied
-    from counted c group by c.at
+    from each c group by c.at
   )
   select s.at, s.staged, s.admitted, s.dropped, s.succeeded, s.failed,
     coalesce(c.denied, '{}'), coalesce(c.shadow_denied, '{}'),
-    _quantile(0.5, c.waits), _quantile(0.95, c.waits),
-    _quantile(0.5, c.lags), _quantile(0.95, c.lags)
-  from summed s left join listed c on c.at = s.at
+    _quantile(0.5, c.waits, s.wait_max), _quantile(0.95, c.waits, s.wait_max), s.wait_max,
+    _quantile(0.5, c.lags, s.lag_max), _quantile(0.95, c.lags, s.lag_max), s.lag_max
+  from summed s left join listed c on c.at is not distinct from s.at
   order by s.at;
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.minutes_in_steps from public;

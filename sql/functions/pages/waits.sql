@@ -49,7 +49,7 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
   ),
   grouped as (
     select g.name, g.ordinality, c.key, count(*)::int as jobs, count(*) filter (where s.seconds > 0)::int as waited,
-      percentile_cont(0.95) within group (order by s.seconds) as p95, max(s.seconds) as longest,
+      percentile_disc(0.95) within group (order by s.seconds) as p95, max(s.seconds) as longest,
       grouping(c.key) = 1 as is_all
     from job j
     join counted c on c.partition = j.partition
@@ -102,7 +102,7 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
   ),
   summed as (
     select j.partition, grouping(j.partition) = 1 as is_all, count(*)::int as jobs,
-      percentile_cont(0.95) within group (order by j.seconds) as p95, max(j.seconds) as longest
+      percentile_disc(0.95) within group (order by j.seconds) as p95, max(j.seconds) as longest
     from job j group by grouping sets ((j.partition), ())
   ),
   chosen as materialized (
@@ -113,7 +113,7 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
      order by s.p95 desc, s.longest desc, s.partition limit 10)
   ),
   stepped as materialized (
-    select c.is_all, c.partition, j.at, percentile_cont(0.95) within group (order by j.seconds) as p95
+    select c.is_all, c.partition, j.at, percentile_disc(0.95) within group (order by j.seconds) as p95
     from chosen c join job j on c.is_all or j.partition = c.partition
     group by c.is_all, c.partition, j.at
   )

@@ -19,8 +19,18 @@ export interface Minute {
   readonly shadowDenied: Readonly<Record<string, number>>;
   readonly waitP50Seconds: number | null;
   readonly waitP95Seconds: number | null;
+  readonly waitMaxSeconds: number | null;
   readonly lagP50Seconds: number | null;
   readonly lagP95Seconds: number | null;
+  readonly lagMaxSeconds: number | null;
+}
+
+/** What happened in a period. */
+export interface Happened {
+  /** Those in which something happened. */
+  readonly steps: readonly Minute[];
+  /** All of them together: quantiles are of all jobs, and no mean of the steps' quantiles. Undefined: nothing happened. */
+  readonly whole: Omit<Minute, "minute"> | undefined;
 }
 
 /** A number of a minute that is added up over policies. */
@@ -28,15 +38,19 @@ export type Counted = "admitted" | "staged" | "dropped" | "succeeded" | "failed"
 
 const MINUTE_MS = 60_000;
 
-/** What happened in a period, in its steps: of one policy, or of all together. */
-export function stepsSince(
+/** What happened in a period: of one policy, or of all together. */
+export async function happenedIn(
   looking: OperateContext,
   period: Period,
   policy?: string,
-): Promise<readonly Minute[]> {
-  return rowsBy<Minute>(looking, (client) =>
+): Promise<Happened> {
+  const rows = await rowsBy<Omit<Minute, "minute"> & { readonly minute: Date | null }>(looking, (client) =>
     looking.engine.minutesInSteps(client, policy ?? null, beginOf(period), period.step),
   );
+  return {
+    steps: rows.filter((row): row is Minute => row.minute !== null),
+    whole: rows.find(({ minute }) => minute === null),
+  };
 }
 
 /** The sum of a number in the whole minutes that lie up to so many minutes back, each minute. */

@@ -4,14 +4,20 @@ import type { Answer } from "../../operate/explain.ts";
 import { keyInWords } from "../../operate/gate-words.ts";
 import { limits, type Override } from "../../operate/limits.ts";
 import { longestWaiting } from "../../operate/longest-waiting.ts";
-import { type OldestDue, type PolicyStatus, status, type UndeclaredPolicy, type WorkerStatus } from "../../operate/status.ts";
+import {
+  type OldestDue,
+  type PolicyStatus,
+  status,
+  type UndeclaredPolicy,
+  type WorkerStatus,
+} from "../../operate/status.ts";
 import { stops } from "../../operate/stops.ts";
 import { reasonBadge } from "../parts/badge.ts";
 import { type Card, cardList, oldestDueCard } from "../parts/cards.ts";
 import { compared } from "../parts/gauge.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
-import { HOUR, periodLinks, periodOf } from "../parts/period.ts";
+import { HOUR, type Period, periodLinks, periodOf } from "../parts/period.ts";
 import { policyTable } from "../parts/policy-table.ts";
 import { stopTable } from "../parts/stop-table.ts";
 import { table } from "../parts/table.ts";
@@ -20,7 +26,15 @@ import { grouped, lasting, moment } from "../parts/words.ts";
 import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
 import { type Figures, figuresNow } from "./figures.ts";
 import { findingsOf, UNASKED } from "./findings.ts";
-import { type Counted, charts, eachMinute, type Minute, reasonTable, stepsSince } from "./minutes.ts";
+import {
+  type Counted,
+  charts,
+  eachMinute,
+  type Happened,
+  happenedIn,
+  type Minute,
+  reasonTable,
+} from "./minutes.ts";
 import type { Page } from "./visit.ts";
 
 const HINTS = 5;
@@ -34,22 +48,22 @@ const SOON_MS = 60 * 60_000;
 export const overview: Page = async ({ looking, acting, base, query }) => {
   const { policies, oldestDue, undeclared, workers } = await status(looking);
   const figures = await figuresNow(looking);
-  const minutes = await stepsSince(looking, HOUR);
+  const hour = await happenedIn(looking, HOUR);
   const period = periodOf(query);
-  const shown = period === HOUR ? minutes : await stepsSince(looking, period);
+  const shown = period === HOUR ? hour : await happenedIn(looking, period);
   const inForce = await stops(looking);
   const ending = endingSoon(await limits(looking));
   const waiting = await longestWaiting(looking, WAITING);
   const findings = await findingsOf(acting);
   const staged = policies.reduce((total, one) => total + one.staged, 0);
-  const trend = trendOf(minutes, staged);
+  const trend = trendOf(hour.steps, staged);
   return {
     title: "Overview",
     body: html`${hints(findings, [trendHint(trend, staged), undeclaredHint(undeclared, findings)], base)}
-${cardList([...waitCards(staged, oldestDue, figures, trend, base), ...flightCards(policies, workers), ...paceCards(minutes, base)])}
+${cardList([...waitCards(staged, oldestDue, figures, trend, base), ...flightCards(policies, workers), ...paceCards(hour.steps, base), ...timeCards(shown, period)])}
 <h2>The last ${period.words}</h2>
 ${periodLinks(base, "/", {}, period)}
-${charts(shown, period)}
+${charts(shown.steps, period)}
 <h2>Policies</h2>
 ${await policyTable(looking, policies, figures, base)}
 ${undeclaredTable(undeclared, base)}
@@ -59,7 +73,7 @@ ${waitingTable(waiting, base)}
 <section><h2>Why jobs wait now</h2>
 ${reasonsNow(figures, base)}</section>
 <section><h2>Why partitions kept due jobs</h2>
-${reasonTable(shown, period)}</section>
+${reasonTable(shown.steps, period)}</section>
 <section><h2>Stopped by name</h2>
 ${stopTable(inForce, base)}</section>
 ${endingTable(ending, base)}
@@ -109,11 +123,6 @@ function flightCards(policies: readonly PolicyStatus[], workers: readonly Worker
 function paceCards(minutes: readonly Minute[], base: string): readonly Card[] {
   const pace = (whats: readonly Counted[], back: number) =>
     grouped(Math.round(whats.reduce((sum, what) => sum + eachMinute(minutes, what, back), 0)));
-  const time = (name: string, most: Time, half: Time): Card => {
-    const last = minutes.findLast((one) => one[half] !== null);
-    const [mostOf, halfOf] = [most, half].map((of) => (last?.[of] == null ? "–" : lasting(last[of])));
-    return { value: `${mostOf}`, name, more: `half of them: ${halfOf}` };
-  };
   const ended = ["succeeded", "failed"] as const;
   const failed = Math.round(eachMinute(minutes, "failed", BACK) * BACK);
   return [
@@ -128,8 +137,25 @@ function paceCards(minutes: readonly Minute[], base: string): readonly Card[] {
       more: `${pace(ended, BACK)} over ${BACK} minutes; ${grouped(failed)} failed in all`,
       to: pathTo(base, "/jobs", { state: "failed" }),
     },
-    time("from due to admitted, 95\u00a0%", "waitP95Seconds", "waitP50Seconds"),
-    time("from admitted to started, 95\u00a0%", "lagP95Seconds", "lagP50Seconds"),
+  ];
+}
+
+/** How long jobs of all policies took, in the period of the charts below. */
+function timeCards({ whole }: Happened, { words }: Period): readonly Card[] {
+  const time = (name: string, of: "wait" | "lag"): Card => {
+    const [most, half, longest] = (["P95", "P50", "Max"] as const).map((which) => {
+      const seconds = whole?.[`${of}${which}Seconds`] ?? null;
+      return seconds === null ? "–" : lasting(seconds);
+    });
+    return {
+      value: `${most}`,
+      name,
+      more: `in the last ${words}; half of them: ${half}, the longest: ${longest}`,
+    };
+  };
+  return [
+    time("from due to admitted, 95\u00a0%", "wait"),
+    time("from admitted to started, 95\u00a0%", "lag"),
   ];
 }
 
@@ -212,8 +238,6 @@ function reasonsNow(figures: Figures, base: string): Markup {
     "No job waits in staging.",
   );
 }
-
-type Time = "waitP50Seconds" | "waitP95Seconds" | "lagP50Seconds" | "lagP95Seconds";
 
 /** The doctor says so itself, unless nobody may ask, or a worker has the policy and has not declared it yet. */
 function undeclaredHint(
