@@ -1,11 +1,13 @@
-// What is in a payload or a context is in no log line, event, error or audit row.
+// What is in a payload or a context is in no log line, event, error or audit row. What is secret in a payload is on no page.
 import { EventEmitter } from "node:events";
 import { inspect } from "node:util";
 import test from "ava";
 import type { WorkerEvents } from "graphile-worker";
 import { z } from "zod";
 import { addPolicyJob, addPolicyJobs, concurrency, definePolicy, RetryAfter } from "../../src/index.ts";
+import { shownPayload } from "../../src/ui/parts/payload.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { random, seedOf } from "../helpers/random.ts";
 import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
@@ -163,4 +165,119 @@ test("failing, retried, refused, copied and lost jobs", async (t) => {
   }
   const { rows } = await pool.query("select error from dispatch_policy.staged_jobs");
   t.false(allOf(rows).includes(SECRET));
+});
+
+const NAMES = [
+  ...[
+    "password",
+    "PASSWORD",
+    "pwd",
+    "dbPwd",
+    "passwordHash",
+    "clientSecret",
+    "x-api-key",
+    "accessKey",
+    "jwt",
+    "idJwt",
+  ],
+  ...[
+    "otp",
+    "smsOtp",
+    "session",
+    "sessionId",
+    "PHPSESSIONID",
+    "signature",
+    "X-Amz-Signature",
+    "sig",
+    "card",
+    "cards",
+  ],
+  ...[
+    "creditCard",
+    "cardNumber",
+    "card_no",
+    "dsn",
+    "sentryDsn",
+    "DATABASE_DSN",
+    "pin",
+    "cvv2",
+    "iban",
+    "refresh_token",
+  ],
+];
+const PLAIN = ["discard", "cardinality", "hotplate", "footprint", "pinned", "tenant", "design", "jobId"];
+
+test("values whose names say that they are secret are hidden, and those of other names are not", (t) => {
+  for (const name of NAMES)
+    for (const value of [SECRET, [SECRET], { is: SECRET }, { [SECRET]: 1 }])
+      t.false(shownPayload(JSON.stringify({ a: [{ [name]: value }] })).includes(SECRET), name);
+  for (const name of PLAIN) t.true(shownPayload(JSON.stringify({ [name]: "seen" })).includes("seen"), name);
+});
+
+test("a text is masked within: the user of a URL, JSON, and what stands as a name with its value", (t) => {
+  const inside = JSON.stringify({ user: "ana", password: SECRET, n: 1 });
+  for (const text of [
+    `postgres://app:${SECRET}@db.example:5432/app?ssl=1`,
+    `redis://:${SECRET}@cache and amqp://${SECRET}@queue`,
+    `see https://ana:p@${SECRET}@h.example/x#y`,
+    `https://h.example/?user=ana&token=${SECRET}&x=1`,
+    `host=h password=${SECRET}`,
+    `password='a ${SECRET}'`,
+    `Authorization: Bearer ${SECRET}`,
+    `Cookie: a=1, sid=2\nSet-Cookie: ${SECRET}`,
+    inside,
+    ` ${inside} `,
+    JSON.stringify(inside),
+    JSON.stringify([{ body: JSON.stringify({ body: inside }) }]),
+    `answer: ${inside}`,
+    `answer: ${JSON.stringify(inside)}`,
+    `cut off: {"user": "ana", "password": "a\\"${SECRET}`,
+    `[not json, pwd: ${SECRET}]`,
+  ]) {
+    const shown = shownPayload(JSON.stringify({ note: text }));
+    t.false(shown.includes(SECRET), shown);
+    t.true(shown.includes("(hidden)"), shown);
+  }
+  for (const text of [
+    "ana@example.org wrote https://h.example/a?b=c",
+    "a: b",
+    "12",
+    "[draft] {x}",
+    '"quoted"',
+  ])
+    t.deepEqual(JSON.parse(shownPayload(JSON.stringify({ text }))), { text });
+});
+
+test("whatever a payload is, to show it fails never and shows no secret", (t) => {
+  const { pick, below } = random(seedOf(t));
+  const value = (depth: number): unknown => {
+    const inner = () => value(depth - 1);
+    const kinds: readonly (() => unknown)[] = [
+      () => ({ [pick(NAMES)]: depth > 0 ? pick([inner(), SECRET, [SECRET]]) : SECRET }),
+      () => `${pick(["https", "postgres"])}://${pick(["a:", ":", ""])}${SECRET}@h/${pick(PLAIN)}`,
+      () => `${pick(NAMES)}${pick(["=", ": ", ":"])}${SECRET}`,
+      () =>
+        pick([null, true, 1e300, -0, 12345678901234567890n.toString(), "", "{", '"', "[[", "\\", "\ud800"]),
+      () => (depth > 0 ? JSON.stringify(inner()) : "x"),
+      () => (depth > 0 ? Array.from({ length: below(4) }, inner) : []),
+      () => (depth > 0 ? { [pick(PLAIN)]: inner(), [pick(NAMES)]: SECRET } : {}),
+      () => (depth > 0 ? `log: ${JSON.stringify(inner())}` : "log"),
+    ];
+    return pick(kinds)();
+  };
+  for (let n = 0; n < 3000; n++) {
+    const text = JSON.stringify(value(5));
+    const shown = shownPayload(text);
+    t.false(shown.includes(SECRET), `${text}\n${shown}`);
+  }
+  for (const text of [
+    "[".repeat(200_000),
+    "",
+    "{",
+    `${"[".repeat(200_000)}"${SECRET}"${"]".repeat(200_000)}`,
+  ])
+    t.is(shownPayload(text), "(hidden)");
+  t.true(shownPayload(JSON.stringify({ note: "[".repeat(200_000) })).includes("[["));
+  const long = "a1".repeat(500_000);
+  t.true(shownPayload(JSON.stringify({ long })).includes(long));
 });
