@@ -568,6 +568,7 @@ comment on column audit.reason is 'Why, as the caller says.';
 comment on column audit.by is 'Who, as the caller says; else the session''s user.';
 comment on column audit.matched is 'How many things it was meant for.';
 comment on column audit.changed is 'How many of them it changed.';
+comment on column audit.form is 'Which form of the admin pages it came from, its step and call; null: from none. The same form, sent again, does nothing.';
 
 -- Composite types. Arrays of them pass between the steps of a transaction.
 

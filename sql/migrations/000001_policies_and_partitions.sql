@@ -512,12 +512,15 @@ create table audit (
   reason text,
   by text,
   matched int not null,
-  changed int not null
+  changed int not null,
+  form text collate "C"
 );
 
 create index audit_for_collection on audit (at);
 -- What ended a limit: of 10,000 accounts with a limit each, none looks at the calls for the others.
 create index audit_by_limit on audit (policy, gate, (coalesce(scope_key, '')), id);
+-- Of two that send a form at the same time, one waits here for the other, and then fails.
+create unique index audit_of_form on audit (form) where form is not null;
 create index audit_of_removals on audit (policy, id) where verb = 'remove_policy';
 
 -- Passes, the router and releases append to it, and wait for nobody. The lists go to disk as they are: to compress random

@@ -49,6 +49,16 @@ export function makeEngine(schemaName: string): Engine {
   return engine;
 }
 
+/**
+ * True, and until the end of the transaction the setting has the parameter of this place: see the function `_audit`. Who
+ * sends the same form at the same time waits: else one that found all locked might be the one that counts. A form's name is
+ * random, so nobody else can have taken the lock.
+ */
+function setForm(place: number): string {
+  const form = parameter(place, "text");
+  return `pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(${form}, 0)) is not null and pg_catalog.set_config('dispatch_policy.form', ${form}, true) is not null`;
+}
+
 function newEngine(schemaName: string) {
   const statements = makeStatements(schemaName);
   const { schema, rowsAsIs, rows } = statements;
@@ -69,18 +79,23 @@ function newEngine(schemaName: string) {
     ...exporting(statements),
     ...rollingUp(statements),
 
-    /** Calls a public function by named arguments; those left undefined take their SQL defaults. */
-    call: <T>(client: Queryable, name: string, args: Arguments) => {
+    /**
+     * Calls a public function by named arguments; those left undefined take their SQL defaults. The row that it leaves in the
+     * audit has the `form`. That goes along within an argument, because arguments are worked out before the function runs.
+     */
+    call: <T>(client: Queryable, name: string, args: Arguments, form?: string) => {
       const given = (Object.entries(args) as [keyof Arguments, unknown][]).filter(
         ([, value]) => value !== undefined,
       );
-      const list = given
-        .map(([arg], i) => `${pg.escapeIdentifier(arg)} => ${parameter(i + 1, ARGUMENTS[arg])}`)
-        .join(", ");
+      const values = given.map(([, value]) => value);
+      const list = given.map(([arg], i) => {
+        const value = parameter(i + 1, ARGUMENTS[arg]);
+        return `${pg.escapeIdentifier(arg)} => ${arg === "by" && form ? `case when ${setForm(values.push(form))} then ${value} end` : value}`;
+      });
       return rows<T>(
         client,
-        `select * from ${schema}.${pg.escapeIdentifier(name)}(${list})`,
-        given.map(([, value]) => value),
+        `select * from ${schema}.${pg.escapeIdentifier(name)}(${list.join(", ")})`,
+        values,
       );
     },
 

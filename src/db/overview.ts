@@ -45,6 +45,16 @@ export function overview({ schema, internal, rowsAsIs }: Statements) {
       return (row as { now: Date }).now;
     },
 
+    /** The rows of the audit that a form has left, or a step of it, in order. Each has the ids of its jobs: the first will do. */
+    formRows: (client: Queryable, from: string, below: string) =>
+      rowsAsIs<object>(
+        client,
+        `select id, at, verb, policy, partition, gate, scope_key, reason, by, matched, changed, form,
+           case when pg_catalog.row_number() over (order by id) = 1 then detail else detail operator(pg_catalog.-) 'ids'::pg_catalog.text end as detail
+         from ${schema}.audit where form operator(pg_catalog.>=) ${parameter(1, "text")} and form operator(pg_catalog.<) ${parameter(2, "text")} order by id`,
+        [from, below],
+      ),
+
     /**
      * How many rows of a view there are. Its clause has a limit: to count all of a million takes seconds. It has no order:
      * PostgreSQL would sort the million first.

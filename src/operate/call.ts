@@ -16,6 +16,15 @@ export interface OperateContext {
   readonly registry?: Registry | undefined;
   /** Told of what verbs did. Default: nobody is. */
   readonly events?: EventSink | undefined;
+  /** The form of the admin pages for which verbs are called. Default: they are called for none. */
+  readonly form?: CallingForm | undefined;
+}
+
+/** Each call that changes something has a name in the audit, which no other call may have. */
+export interface CallingForm {
+  readonly name: string;
+  /** How many calls have been made. */
+  calls: number;
 }
 
 /** That of whoever only has connections to one of this package's schemas: pages and commands. */
@@ -29,7 +38,10 @@ export function makeContext(
 
 /** Calls a verb's SQL function. A refusal becomes this package's error, with the database's as its cause. */
 export async function call<T>(context: OperateContext, verb: string, args: Arguments): Promise<T> {
-  const [row] = await answered(context, (client) => context.engine.call<T>(client, verb, args));
+  const form = args.dry_run ? undefined : context.form;
+  const name = form && `${form.name}.${form.calls}`;
+  const [row] = await answered(context, (client) => context.engine.call<T>(client, verb, args, name));
+  if (form) form.calls++;
   return row as T;
 }
 

@@ -188,8 +188,8 @@ export interface Verb<O extends object, R extends object> {
   event?(options: O, result: R): Event;
   /** Where it has no dry run: what it would act on. */
   count?(context: OperateContext, options: O): Promise<R>;
-  /** The words of its command: what was done, and what would be. */
-  did(options: O, result: R): string;
+  /** The words of its command: what was done, and what would be. `when`: the words for how long, in place of times. */
+  did(options: O, result: R, when?: string): string;
   would(options: O, result: R): string;
   /** What the command says beside it. */
   note?(options: O, result: R): string | false;

@@ -30,10 +30,13 @@ export interface AuditRow {
   readonly partition: string | null;
   readonly gate: string | null;
   readonly scopeKey: string | null;
+  /** What else was asked for, by the names of SQL. */
+  readonly detail: Readonly<Record<string, unknown>>;
   readonly reason: string | null;
   readonly by: string;
   readonly matched: number;
   readonly changed: number;
+  readonly form: string | null;
 }
 
 /**

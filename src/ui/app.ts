@@ -4,9 +4,10 @@ import { check } from "../checks/options.ts";
 import { assets } from "./assets.ts";
 import type { Tenant, UiOptions, Viewer } from "./create-ui.ts";
 import type { Database } from "./database.ts";
-import { ACTION_PAGES, actOn } from "./pages/action.ts";
-import { BULK_PAGES, stepOn } from "./pages/bulk.ts";
-import { type Found, PAGES, type Visit } from "./pages/pages.ts";
+import { ACTION_PAGES, ACTS } from "./pages/action.ts";
+import { BULK_ACTS, BULK_PAGES } from "./pages/bulk.ts";
+import { noticeFor } from "./pages/notice.ts";
+import { type Found, PAGES, type Page, type Visit } from "./pages/pages.ts";
 import { ownOf } from "./pages/tenant/own.ts";
 import { TENANT_PAGES } from "./pages/tenant/pages.ts";
 import { layout } from "./parts/layout.ts";
@@ -88,23 +89,34 @@ export function makeApp(settings: AppSettings): Hono<Env> {
     app.get(path, (c) => {
       const visit = visitOf(c, settings);
       const key = JSON.stringify([path, visit.rights, String(visit.query)]);
-      return answer(c, settings, () => snapshots.get(key, oldestFor(c), () => page(visit)));
+      return answer(c, settings, () => snapshots.get(key, oldestFor(c), () => withNotice(page, visit)));
     });
   for (const [path, page] of Object.entries({ ...ACTION_PAGES, ...BULK_PAGES }))
     app.get(path, (c) => answer(c, settings, () => page(visitOf(c, settings))));
   const replays = makeReplays();
-  for (const [path, act] of Object.entries({ "/act/:verb": actOn, "/bulk/:verb": stepOn }))
+  for (const [path, act] of Object.entries({ ...ACTS, ...BULK_ACTS }))
     app.post(path, async (c) => {
       if (c.req.raw.bodyUsed) return c.text(BODY_IS_USED, 500);
       return answer(c, settings, async () => {
         const form = new URLSearchParams(await c.req.text());
         const sent = { ...visitOf(c, settings), replays, by: c.get("viewer").name, form };
-        return act(c.req.param("verb") ?? "")(sent).finally(snapshots.clear);
+        return act(sent).finally(snapshots.clear);
       });
     });
   app.notFound((c) => answer(c, settings, async () => null));
   return app;
 }
+
+/** A page, and above it what the form has done that led to it. What it acted on may be gone. */
+async function withNotice(page: Page, visit: Visit): Promise<Found> {
+  const found = await page(visit);
+  const notice = visit.query.has("did") ? await noticeFor(visit) : undefined;
+  if (!notice || (found && "seeOther" in found)) return found;
+  const { title, body, ...rest } = found ?? GONE;
+  return { ...rest, title, body: html`${notice}${body}` };
+}
+
+const GONE = { title: "No jobs", body: html`<p>No job of it waits or runs now.</p>` };
 
 /** A page for a tenant. Of what was not made for them, it does not say whether it is there. */
 async function answerTenant(

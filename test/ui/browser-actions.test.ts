@@ -12,7 +12,7 @@ import { atLength, type Register } from "../helpers/at-length.ts";
 import { runInTurn } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
-import { findChromium, launch, served, titled } from "./browser.ts";
+import { findChromium, launch, noticed, served, titled } from "./browser.ts";
 
 const work = definePolicy("work", {
   partitionBy: "k",
@@ -90,6 +90,7 @@ const ROWS: readonly Row[] = [
     ...{ verb: "clear-limit", before: setLimit, counts: REACH },
     differs: ["max", "5", "2"],
     after: {},
+    undone: { limits: [[{ max: 5 }, null, "ana", REASON]] },
   },
   { verb: "move", counts: TWO, fields: { "To the partition": "% moved" }, after: { staged: 0, moved: 2 } },
   {
@@ -158,10 +159,10 @@ for (const [n, row] of ROWS.entries())
       await confirm(page, row.verb);
       const after = { ...FRESH, ...row.after };
       await page.reload();
-      await titled(page, `${row.verb}: done`);
+      await noticed(page, BY_ANA);
       t.deepEqual(await stateOf(key), after, "by the page, once");
 
-      const [command = "", sql = ""] = await page.locator("pre").allTextContents();
+      const [command = "", sql = ""] = await page.locator(".notice pre").allTextContents();
       await it.pool.query(textFor(sql, n, "sql"));
       if (row.verb === "cancel") await it.utils.sweep(); // SQL leaves it to a sweep to free the slots
       t.deepEqual(await stateOf(keyOf(n, "sql")), after, sql);
@@ -219,17 +220,21 @@ async function confirm(page: Page, verb: ActionName): Promise<void> {
   await titled(page, verb);
   await page.getByLabel("Reason, for the audit").fill(REASON);
   await page.getByRole("button", { name: verb, exact: true }).click();
-  await titled(page, `${verb}: done`);
+  await noticed(page, BY_ANA);
 }
 
+const BY_ANA = /\w+\. By ana( · Undo)?$/;
+
 async function isUndone(t: ExecutionContext, page: Page, { verb, undone }: Row, key: string): Promise<void> {
-  const { inverse } = ACTIONS[verb];
-  t.is(await page.getByRole("link", { name: /^Undo: / }).count(), inverse ? 1 : 0);
+  const inverse =
+    { "set-limit": "clear-limit", "clear-limit": "set-limit" }[verb as string] ?? ACTIONS[verb].inverse;
+  t.is(await page.getByRole("link", { name: "Undo" }).count(), inverse ? 1 : 0);
   if (!inverse) return;
-  await page.getByRole("link", { name: `Undo: ${inverse}` }).click();
+  await page.getByRole("link", { name: "Undo" }).click();
   await titled(page, inverse);
   t.regex(await textOf(page), REACH);
-  await confirm(page, inverse);
+  await page.getByLabel("Reason, for the audit").fill("");
+  await confirm(page, inverse as ActionName);
   t.deepEqual(await stateOf(key), { ...FRESH, ...undone }, "undone");
 }
 

@@ -6,7 +6,7 @@ import { definePolicy, makePolicyUtils } from "../../src/index.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
-import { findings, served, sharedBrowser, titled } from "./browser.ts";
+import { findings, noticed, served, sharedBrowser, titled } from "./browser.ts";
 
 const work = definePolicy("work", { partitionBy: "k" });
 const { inBrowser, browser } = sharedBrowser(test);
@@ -46,13 +46,11 @@ async function says(page: Page, text: string): Promise<void> {
 inBrowser("with JavaScript the steps go on by themselves, to the end", async (t) => {
   const { page, messages, staged, start, add } = await asked(t);
   await start();
-  await titled(page, "remove: done");
-  await says(page, "1,100 of 1,100 jobs were taken, and 1,100 changed.");
+  await noticed(page, /^Removed 1,100 of 1,100 staged jobs\. By ana$/);
   t.is(await staged(), 1);
   await add();
   await page.reload();
-  await titled(page, "remove: done");
-  await says(page, "1,100 of 1,100 jobs were taken, and 1,100 changed.");
+  await noticed(page, /^Removed 1,100 of 1,100 staged jobs\. By ana$/);
   t.is(await staged(), 2, "one that came since");
   t.deepEqual(messages, []);
 });
@@ -67,8 +65,7 @@ inBrowser("a stop while a step is under way counts when it has ended, and says w
   const { page, messages, staged, start } = await asked(t);
   await page.addInitScript(STOPPER);
   await start();
-  await titled(page, "remove: stopped");
-  await says(page, "1,000 of 1,100 jobs were taken, and 1,000 changed.");
+  await noticed(page, /^Removed 1,000 of 1,000 staged jobs\. By ana$/);
   t.is(await staged(), 101);
   t.deepEqual(messages, []);
 });
@@ -84,11 +81,10 @@ inBrowser(
     await page.getByRole("button", { name: "go on" }).click();
     await says(page, "1,000 of 1,100 jobs were taken, and 1,000 changed.");
     await page.getByRole("button", { name: "stop" }).click();
-    await titled(page, "remove: stopped");
+    await noticed(page, /^Removed 1,000 of 1,000 staged jobs\. By ana$/);
     await page.reload();
-    await titled(page, "remove: stopped");
+    await noticed(page, /^Removed 1,000 of 1,000 staged jobs\. By ana$/);
     t.is(await staged(), 101);
-    await page.getByRole("link", { name: "Back" }).click();
     await titled(page, "Jobs");
     t.is(await page.getByLabel("Queue").inputValue(), "slow");
   },

@@ -3,7 +3,7 @@
 import test from "ava";
 import type { Page } from "playwright-core";
 import { ACTIONS } from "../../src/ui/pages/actions.ts";
-import { beside, findings, focused, sharedBrowser, tab, titled } from "./browser.ts";
+import { beside, findings, focused, noticed, sharedBrowser, tab, titled } from "./browser.ts";
 
 const { inBrowser, browser } = sharedBrowser(test);
 
@@ -69,7 +69,7 @@ inBrowser(
     t.is(await focused(page), "For how long");
     await page.keyboard.type("5 minutes");
     await page.keyboard.press("Enter");
-    await titled(page, "hold: done");
+    await noticed(page, /^Put partition ep1 .* on hold for 5 min\. By ana · Undo$/);
     t.is((await utils.stops()).find(({ partition }) => partition === "ep1")?.reason, "429");
   },
 );
@@ -94,10 +94,10 @@ inBrowser(
       await titled(page, title);
       await look(`${path} ${JSON.stringify(fields)}`);
     };
-    await send("/bulk/move?policy=fetch_endpoint&partition=ep3", "move: done", { "to-partition": LONG });
-    await send(`/act/remove?ids=${ids}`, "remove: done");
-    await send(`/act/remove?ids=${ids}`, "remove: nothing changed");
-    await send(`/act/pause?policy=make_report&partition=${LONG}`, "pause: done");
+    await send("/bulk/move?policy=fetch_endpoint&partition=ep3", "Jobs", { "to-partition": LONG });
+    await send(`/act/remove?ids=${ids}`, "Jobs");
+    await send(`/act/remove?ids=${ids}`, "Jobs");
+    await send(`/act/pause?policy=make_report&partition=${LONG}`, "No jobs");
     await send(`/act/hold?${PARTITION}`, "hold", { for: LONG });
     await send(`/act/move?${PARTITION}`, "move", { "to-policy": LONG });
     for (const path of [`/act/hold`, `/bulk/remove?policy=fetch_endpoint&queue=${LONG}`, "/bulk/remove"]) {

@@ -4,7 +4,18 @@ import test, { type ExecutionContext } from "ava";
 import type { Page } from "playwright-core";
 import { addPolicyJob, definePolicy } from "../../src/index.ts";
 import { table } from "../helpers/table.ts";
-import { beside, fill, findings, focused, follow, sharedBrowser, tab, tabTo, titled } from "./browser.ts";
+import {
+  beside,
+  fill,
+  findings,
+  focused,
+  follow,
+  noticed,
+  sharedBrowser,
+  tab,
+  tabTo,
+  titled,
+} from "./browser.ts";
 
 const { inBrowser, browser } = sharedBrowser(test);
 
@@ -116,7 +127,8 @@ for (const javaScriptEnabled of [true, false])
       await fill(page, "Jobs at once", "5");
       await fill(page, "For how long", "1 hour");
       await fill(page, "Reason, for the audit", "incident 12");
-      await follow(page, "set-limit", "set-limit: done");
+      await follow(page, "set-limit", "fetch_endpoint");
+      await noticed(page, /^Set the limit of gate concurrency for ep1 to max 5, for 1 h\. By ana · Undo$/);
       const [limit, ...others] = await utils.limits();
       t.like(limit, {
         gate: "concurrency",
@@ -128,11 +140,11 @@ for (const javaScriptEnabled of [true, false])
       t.deepEqual(others, []);
       t.true(Math.abs(limit!.until!.getTime() - Date.now() - 3_600_000) < 60_000);
 
-      await follow(page, "Undo: clear-limit", "clear-limit");
-      await fill(page, "Reason, for the audit", "it is over");
-      await follow(page, "clear-limit", "clear-limit: done");
+      await follow(page, "Undo", "clear-limit");
+      t.is(await page.getByLabel("Reason, for the audit").inputValue(), "Undo: incident 12");
+      await follow(page, "clear-limit", "fetch_endpoint");
+      await noticed(page, /^Ended the limit of gate concurrency for ep1\. By ana · Undo$/);
       t.deepEqual(await utils.limits(), []);
-      await follow(page, "Back", "fetch_endpoint");
       t.deepEqual(messages, []);
     },
   );

@@ -132,6 +132,11 @@ export async function titled(page: Page, title: string): Promise<void> {
   await page.getByRole("heading", { level: 1, name: title, exact: true }).waitFor();
 }
 
+/** Waits for the page that says what a form has done. */
+export async function noticed(page: Page, says: RegExp): Promise<void> {
+  await page.locator(".notice [role=status]").filter({ hasText: says }).waitFor();
+}
+
 /** Goes to a field by Tab, and types. */
 export async function fill(page: Page, name: string, text: string): Promise<void> {
   await tabTo(page, name);

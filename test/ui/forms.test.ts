@@ -1,13 +1,18 @@
 // What a form says that was not done: a wrong value, something that is gone meanwhile, a sender who may not.
 import test from "ava";
+import { tokenOf } from "../../src/ui/pages/one-time.ts";
 import { createUi, type Staff } from "../../src/ui/ui.ts";
-import { HERE, world } from "./world.ts";
+import { table } from "../helpers/table.ts";
+import { HERE, sent, world } from "./world.ts";
 
 const EP1 = { policy: "fetch_endpoint", partition: "ep1" };
 const R = { reason: "incident 12" };
 
 /** The page's own text. */
 const mainOf = (page: string) => page.split("<main")[1]?.split("</main>")[0] ?? "";
+
+/** What the page says that a form has done. */
+const noticeIn = (page: string) => /<div class="notice">(.*?)<\/div>/s.exec(page)?.[1] ?? "";
 
 /** A wrong value in each form that has a field. */
 const WRONG: readonly (readonly [verb: string, form: Record<string, string>, says: RegExp])[] = [
@@ -87,9 +92,12 @@ test("what is gone meanwhile: nothing is said to be kept or done, and there is n
     ["resume", { policy: "fetch_endpoint", partition: "ep3" }],
   ] as [string, Record<string, string>][]) {
     const page = await (await it.send(`/act/${verb}`, { ...form, ...R })).text();
-    t.regex(page, new RegExp(`<h1>${verb}: nothing changed</h1>`), verb);
-    t.regex(page, /Nothing matched\. What it was meant for may have ended|0 of 1 changed\./, verb);
-    t.notRegex(mainOf(page), /Undo|kept|class="good"/, verb);
+    t.regex(
+      noticeIn(page),
+      /Nothing matched: what it was meant for may have ended|Nothing had stopped/,
+      verb,
+    );
+    t.notRegex(noticeIn(page), /Undo|waits for the first|class="good"/, verb);
   }
   t.regex(await it.text("/act/cancel?ids=77"), /<strong>No job<\/strong> matches now/);
 });
@@ -98,9 +106,10 @@ test("what is stored for jobs to come says so, and can be undone", async (t) => 
   const it = await world(t);
   const page = await (await it.send("/act/pause", { policy: "make_report", partition: "new", ...R })).text();
   t.regex(
-    page,
-    /<h1>pause: done<.*It is kept, and takes effect with the first job that matches.*Undo: resume/s,
+    noticeIn(page),
+    /Paused partition new of policy make_report, .*the pause waits for the first\. By ana.*\/act\/resume\?.*>Undo</,
   );
+  t.regex(page, /<h1>No jobs</, "the partition has no page yet");
 });
 
 test("the slots of a job are counted before they are freed", async (t) => {
@@ -139,27 +148,179 @@ test("a verb after which jobs do not run has a button of its own colour", async 
   t.regex(await it.text(`/act/pause?${target}`), /<button>pause</);
 });
 
-for (const [path, form] of [
-  ["/act/pause", { ...EP1, ...R }],
-  ["/act/release-slots", { ids: "1", ...R }],
-  ["/bulk/remove", { policy: "send_mail", "as-of": new Date().toISOString(), ...R }],
-  ["/bulk/remove", { policy: "send_mail", "as-of": new Date().toISOString(), stop: "1", ...R }],
-] as const)
-  test(`what a form has done has an address, which does nothing: ${path} ${Object.keys(form)}`, async (t) => {
+const HEADERS = { "sec-fetch-site": "same-origin" };
+const DONE: readonly (readonly [path: string, form: Record<string, string>, lands: string, says: RegExp])[] =
+  [
+    [
+      "/act/pause",
+      { ...EP1, ...R, for: "10 minutes" },
+      "/partition",
+      /^Paused partition ep1 of policy fetch_endpoint, for 10 min\. By ana$/,
+    ],
+    [
+      "/act/pause",
+      { policy: "send_mail", ...R },
+      "/policy",
+      /^Paused policy send_mail, until somebody ends it\./,
+    ],
+    [
+      "/act/hold",
+      { ...EP1, ...R, for: "90 minutes" },
+      "/partition",
+      /^Put partition ep1 .* on hold for 90 min\. By ana$/,
+    ],
+    [
+      "/act/set-limit",
+      { policy: "fetch_endpoint", gate: "account", max: "3", from: "1 day", for: "2 hours", ...R },
+      "/policy",
+      /^Set the limit of gate account for every key to max 3, beginning in 1 d, for 2 h\. By ana$/,
+    ],
+    ["/act/release-slots", { ids: "77", ...R }, "/job", /^Job 77 has no slots\. Nothing matched: .* By ana$/],
+    ["/act/remove", { ids: "1,2", ...R }, "/jobs", /^Removed 0 of 0 staged jobs\./],
+    [
+      "/act/move",
+      { policy: "fetch_endpoint", partition: "gone", "to-partition": "x", ...R },
+      "/partition",
+      /^Nothing has changed\. Nothing matched/,
+    ],
+    ["/bulk/remove", { policy: "send_mail", ...R }, "/jobs", /^Removed \d+ of \d+ staged jobs\. By ana$/],
+    ["/bulk/remove", { policy: "send_mail", stop: "1", ...R }, "/jobs", /^Nothing has changed\./],
+  ];
+
+for (const [path, form, lands, says] of DONE)
+  test(`after a form comes the page of what it was about, which says what it has done: ${path} ${Object.keys(form)}`, async (t) => {
     const it = await world(t);
-    const headers = { "sec-fetch-site": "same-origin" };
-    const body = new URLSearchParams(form);
-    const answer = await it.ui(new Request(HERE + path, { method: "POST", body, headers }));
+    const body = new URLSearchParams({ ...form, form: tokenOf(new Date()) });
+    const send = () => it.ui(new Request(HERE + path, { method: "POST", body, headers: HEADERS }));
+    const answer = await send();
     t.is(answer.status, 303);
-    const done = (await it.audit()).length;
-    const page = await it.text(answer.headers.get("location")!);
-    t.regex(page, /<h1>[\w-]+: (?:done|nothing changed|stopped)</);
-    t.is(await it.text(answer.headers.get("location")!), page);
-    t.is((await it.audit()).length, done);
+    const to = answer.headers.get("location")!;
+    t.is(to.split("?")[0], lands);
+    const done = await it.audit();
+    const page = await it.text(to);
+    t.regex(wordsOf(noticeIn(page)), says);
+    t.is(noticeIn(await it.text(to)), noticeIn(page), "loaded again it does nothing, and says the same");
+    const other = createUi({ pool: it.pool, authorize: () => ({ name: "bo", role: "operator" }) });
+    t.is(noticeIn(await (await other(new Request(HERE + to))).text()), noticeIn(page), "by another process");
+    const again = await other(new Request(HERE + path, { method: "POST", body, headers: HEADERS }));
+    t.true([303, 200].includes(again.status));
+    t.deepEqual(await it.audit(), done, "sent again it does nothing, at another process too");
     const viewers = createUi({ pool: it.pool, authorize: () => ({ name: "eve", role: "viewer" }) });
-    const shown = await viewers(new Request(HERE + answer.headers.get("location")));
-    t.regex(await shown.text(), /A viewer changes nothing/);
+    t.notRegex(await (await viewers(new Request(HERE + to))).text(), />Undo</);
   });
+
+/** What its first line says. */
+const wordsOf = (notice: string) =>
+  (/<p[^>]*>(.*?)<\/p>/s.exec(notice)?.[1] ?? "").replace(/<[^>]*>/g, "").replace(/( · Undo)+$/, "");
+
+test("of two that send one form at the same time, one does it, and both say so", async (t) => {
+  const it = await world(t);
+  const form = { ...EP1, ...R, count: "1", form: tokenOf(new Date()) };
+  const uis = [1, 2, 3].map(() =>
+    createUi({ pool: it.pool, authorize: () => ({ name: "ana", role: "operator" }) }),
+  );
+  const pages = await Promise.all(
+    uis.map(async (ui) => (await sent(ui, `${HERE}/act/admit`, new URLSearchParams(form))).text()),
+  );
+  for (const page of pages) t.regex(noticeIn(page), /Admitted 1 job of partition ep1/);
+  t.is((await it.audit()).filter(({ verb }) => verb === "admit").length, 1);
+});
+
+test("an address that somebody made up claims nothing", async (t) => {
+  const it = await world(t);
+  for (const did of ["", "1", "x".repeat(31), tokenOf(new Date(0)), "__proto__", "a' or true"])
+    t.is(
+      noticeIn(
+        await it.text(`/partition?policy=fetch_endpoint&partition=ep1&did=${encodeURIComponent(did)}`),
+      ),
+      "",
+      did,
+    );
+  const made = tokenOf(new Date());
+  t.regex(noticeIn(await it.text(`/policy?policy=fetch_endpoint&did=${made}`)), /Nothing has changed/);
+  const forged = `changed=1&matched=1&stored=1&by=ana&did=${made}`;
+  t.notRegex(noticeIn(await it.text(`/policy?policy=fetch_endpoint&${forged}`)), /class="good"|Undo|ana/);
+  t.regex(await it.text(`/act/pause?policy=fetch_endpoint&${forged}`), /<form class="act"/);
+  t.notRegex(
+    await it.text(`/bulk/remove?policy=fetch_endpoint&step=1&seen=500&form=${made}`),
+    /data-goes-on/,
+  );
+});
+
+test("what was done is said for ten minutes", async (t) => {
+  const it = await world(t);
+  const token = tokenOf(new Date());
+  await it.send("/act/pause", { ...EP1, ...R, form: token });
+  const at = `/partition?policy=fetch_endpoint&partition=ep1&did=${token}`;
+  const made = (minutes: number) =>
+    table(it.pool, "audit").set(
+      { at: new Date(Date.now() - minutes * 60_000) },
+      { verb: "pause", by: "ana" },
+    );
+  await made(9);
+  t.regex(noticeIn(await it.text(at)), /Paused/);
+  await made(11);
+  t.is(noticeIn(await it.text(at)), "");
+});
+
+test("a form that is too old says so, and offers a new one with what was filled in", async (t) => {
+  const it = await world(t);
+  const before = await it.audit();
+  const hour = 3_600_000;
+  for (const path of ["/act/pause", "/bulk/remove"]) {
+    let page = "";
+    for (const form of [tokenOf(new Date(Date.now() - hour - 60_000)), "made-up"]) {
+      const answer = await it.send(path, { ...EP1, ...R, form });
+      t.is(answer.status, 409);
+      page = await answer.text();
+      t.regex(page, /role="alert"[^>]*>Nothing was done: this form is more than an hour old\./);
+      t.regex(page, /name="reason" value="incident 12"/);
+      t.deepEqual(await it.audit(), before);
+    }
+    const fresh = /name="form" value="([^"]+)"/.exec(page)![1]!;
+    t.is((await it.send(path, { ...EP1, ...R, form: fresh })).status, 200);
+    before.push((await it.audit()).at(-1));
+  }
+});
+
+test("what somebody else has done to it since the form was made, the form says, and does nothing", async (t) => {
+  const it = await world(t);
+  const formOf = async (path: string) => /name="form" value="([^"]+)"/.exec(await it.text(path))?.[1] ?? "";
+  const limit = { policy: "fetch_endpoint", gate: "account", key: "acme" };
+  const cases = [
+    [
+      "pause",
+      EP1,
+      () => it.utils.hold({ ...EP1, forMs: 60_000, reason: "it burns", by: "bo" }),
+      /bo was faster, with hold at .*: it burns/,
+    ],
+    [
+      "resume",
+      { policy: "send_mail" },
+      () => it.utils.pause({ policy: "send_mail", by: "bo" }),
+      /bo was faster, with pause/,
+    ],
+    [
+      "set-limit",
+      { ...limit, max: "3" },
+      () => it.utils.setLimit({ ...limit, set: { max: 1 }, by: "bo" }),
+      /bo was faster, with set_limit/,
+    ],
+  ] as [string, Record<string, string>, () => Promise<unknown>, RegExp][];
+  for (const [verb, given, meanwhile, says] of cases) {
+    const form = await formOf(`/act/${verb}?${new URLSearchParams(given)}`);
+    await meanwhile();
+    const before = await it.audit();
+    const answer = await it.send(`/act/${verb}`, { ...given, ...R, form });
+    t.is(answer.status, 409, verb);
+    t.regex(await answer.text(), says);
+    t.deepEqual(await it.audit(), before);
+  }
+  // what concerns another partition, or the whole policy, is no reason
+  const form = await formOf("/act/pause?policy=fetch_endpoint&partition=ep2");
+  await it.utils.pause({ policy: "fetch_endpoint", by: "bo" });
+  t.is((await it.send("/act/pause", { policy: "fetch_endpoint", partition: "ep2", ...R, form })).status, 200);
+});
 
 test("the answer to a form that does nothing is not read again: its address shows another page", async (t) => {
   const it = await world(t);
@@ -174,7 +335,7 @@ test("all jobs of a filter that matches none: there is no form; a move to nowher
   const none = await it.text("/bulk/remove?policy=send_mail&queue=none");
   t.regex(none, /<strong>No job<\/strong> matches now in a state in which remove takes jobs/);
   t.notRegex(none, /<form class="act"/);
-  const form = { ...EP1, ...R, "as-of": new Date().toISOString() };
+  const form = { ...EP1, ...R };
   const answer = await it.send("/bulk/move", form);
   t.is(answer.status, 400);
   t.regex(

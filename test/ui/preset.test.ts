@@ -53,7 +53,7 @@ test.serial("the pages connect as the workers do, and read the preset's schema",
     t.regex(await (await ui(new Request(`${HERE}/policies`))).text(), />send<\/a>/);
     const form = new URLSearchParams({ policy: "send", reason: "deploy" });
     const done = await (await sent(ui, `${HERE}/act/pause`, form)).text();
-    t.regex(done, /of 1 changed/);
+    t.regex(done, /role="status">Paused policy send, /);
     t.regex(done, /--by ana --policy-schema limits</);
     t.regex(done, /select \* from limits\.pause\(/);
   }

@@ -4,7 +4,10 @@ import net, { type AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import test from "ava";
 import { ArgumentError } from "../../src/index.ts";
+import { ACTION_PAGES } from "../../src/ui/pages/action.ts";
 import { ACTIONS } from "../../src/ui/pages/actions.ts";
+import { BULK_PAGES } from "../../src/ui/pages/bulk.ts";
+import { tokenOf } from "../../src/ui/pages/one-time.ts";
 import { createUi, toNodeHandler, type UiOptions, type Viewer } from "../../src/ui/ui.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { HERE, world } from "./world.ts";
@@ -161,10 +164,10 @@ test("a host's empty body that no parser has read does not hide the form", async
   const { port } = server.address() as AddressInfo;
   const sent = await fetch(`http://127.0.0.1:${port}/act/pause`, {
     method: "POST",
-    body: new URLSearchParams(PAUSE),
+    body: new URLSearchParams({ ...PAUSE, form: tokenOf(new Date()) }),
     headers: { "sec-fetch-site": "same-origin" },
   });
-  t.regex(await sent.text(), /1 of 1 changed/);
+  t.regex(await sent.text(), /role="status">Paused partition ep1/);
 });
 
 test("a viewer changes nothing, by any verb", async (t) => {
@@ -180,6 +183,36 @@ test("a viewer changes nothing, by any verb", async (t) => {
   }
   t.deepEqual(await it.audit(), before);
   t.notRegex(await it.text("/partition?policy=fetch_endpoint&partition=ep1"), /\/act\//);
+});
+
+test("a viewer's page of a form counts nothing", async (t) => {
+  const ui = createUi({ pool: NO_POOL, authorize: () => ({ name: "eve", role: "viewer" }) });
+  for (const path of Object.keys({ ...ACTION_PAGES, ...BULK_PAGES })) {
+    const answer = await ui(new Request(`${HERE}${path}?policy=fetch_endpoint&partition=ep1&gate=account`));
+    t.is(answer.status, 200, path);
+    t.regex(await answer.text(), /A viewer changes nothing/);
+  }
+});
+
+test("what is no verb has no page and no form, whatever objects inherit", async (t) => {
+  const ui = createUi({ pool: NO_POOL, authorize: () => ({ name: "ana", role: "operator" }) });
+  const body = new URLSearchParams({ policy: "fetch_endpoint", reason: "r", form: tokenOf(new Date()) });
+  const headers = { "sec-fetch-site": "same-origin" };
+  for (const name of [
+    "__proto__",
+    "constructor",
+    "toString",
+    "hasOwnProperty",
+    "drop",
+    "pause/x",
+    "%5F_proto__",
+    "",
+  ])
+    for (const at of ["act", "bulk", "assets"]) {
+      const url = `${HERE}/${at}/${name}`;
+      t.is((await ui(new Request(url))).status, 404, url);
+      t.is((await ui(new Request(url, { method: "POST", body, headers }))).status, 404, url);
+    }
 });
 
 test("a form of another site changes nothing", async (t) => {
@@ -207,11 +240,11 @@ test("what is done is in the audit under the name of whoever signed in, and has 
   t.is((await it.audit()).length, before);
   const done = await it.send("/act/pause", { ...PAUSE, by: "somebody else" });
   const text = await done.text();
-  t.regex(text, /1 of 1 changed/);
+  t.regex(text, /Paused partition ep1 of policy fetch_endpoint, for 10 min\. By ana/);
   t.deepEqual((await it.audit()).at(-1), {
     ...{ verb: "pause", policy: "fetch_endpoint", partition: "ep1", by: "ana", reason: "deploy" },
   });
-  t.regex(text, /Undo: resume/);
+  t.regex(text, /\/act\/resume\?[^"]*">Undo</);
   const sql = /<pre>(select .*?)<\/pre>/.exec(text)?.[1] ?? "";
   const { rows } = await it.pool.query(sql.replaceAll("&#39;", "'").replaceAll("&gt;", ">"));
   t.like(rows[0], { matched: 1 });
@@ -243,29 +276,32 @@ test("each verb's page does what its command does", async (t) => {
   t.regex(await asks("clear-limit", "&gate=account&key=acme"), /<strong>2 partitions<\/strong>, with 6 /);
   const says = async (verb: string, form: Record<string, string>) =>
     (await it.send(`/act/${verb}`, { policy: "fetch_endpoint", reason: "r", ...form })).text();
-  t.regex(await says("resume", { partition: "ep3" }), /1 of 1 changed/);
-  t.regex(await says("hold", { partition: "ep3", for: "1 hour" }), /1 of 1 changed/);
+  t.regex(await says("resume", { partition: "ep3" }), /Resumed partition ep3/);
+  t.regex(await says("hold", { partition: "ep3", for: "1 hour" }), /Put partition ep3 .* on hold for 60 min/);
   t.regex(
     await says("set-limit", { gate: "account", key: "acme", max: "7", for: "1 hour" }),
-    /1 of 1 changed/,
+    /Set the limit of gate account for acme to max 7, for 1 h\./,
   );
   t.like((await it.utils.limits())[0], { key: "acme", override: { max: 7 }, by: "ana" });
-  t.regex(await says("clear-limit", { gate: "account", key: "acme" }), /1 of 1 changed/);
+  t.regex(await says("clear-limit", { gate: "account", key: "acme" }), /Ended the limit of gate account/);
   t.deepEqual(await it.utils.limits(), []);
   t.regex(await it.text(`/job?id=${it.first}`), /act\/release-slots\?ids=\d+"/);
-  t.regex(await says("release-slots", { ids: it.first }), /1 of 1 changed/);
-  t.regex(await says("admit", { partition: "ep1", count: "1" }), /1 of /);
+  t.regex(await says("release-slots", { ids: it.first }), /Job \d+ has freed its slots/);
+  t.regex(await says("admit", { partition: "ep1", count: "1" }), /Admitted 1 job of/);
   t.regex(
     await says("admit", { partition: "ep1", count: "all" }),
-    /3 of 3 changed.*--drain .*count =&gt; 10000/s,
+    /Admitted 3 jobs of.*--count 200 .*count =&gt; 200/s,
   );
   t.regex(await it.text("/act/move?policy=fetch_endpoint&partition=ep4"), /<strong>3<\/strong> jobs match/);
   t.regex(await says("move", { partition: "ep4" }), /Say where the jobs go/);
-  t.regex(await says("move", { partition: "ep4", "to-partition": "ep5" }), /3 of 3 changed/);
+  t.regex(
+    await says("move", { partition: "ep4", "to-partition": "ep5" }),
+    /Moved 3 of 3 staged jobs to partition ep5/,
+  );
   t.regex(await it.text("/act/remove?policy=fetch_endpoint&partition=ep3"), /<strong>6<\/strong> jobs match/);
-  t.regex(await says("remove", { partition: "ep3" }), /6 of 6 changed/);
+  t.regex(await says("remove", { partition: "ep3" }), /Removed 6 of 6 staged jobs/);
   t.regex(await it.text("/act/cancel?policy=fetch_endpoint&partition=ep2"), /<strong>4<\/strong> jobs match/);
-  t.regex(await says("cancel", { partition: "ep2" }), /4 of 4 changed/);
+  t.regex(await says("cancel", { partition: "ep2" }), /Cancelled 4 of 4 jobs/);
 });
 
 test("the command that a page prints does the same", async (t) => {
@@ -321,8 +357,8 @@ test("below a path, through Node's http server, with a body that the host has pa
   t.is((await fetch(`${here}/admin/jobs`)).status, 200);
   const sent = await fetch(`${here}/admin/jobs/act/pause`, {
     method: "POST",
-    body: new URLSearchParams(PAUSE),
+    body: new URLSearchParams({ ...PAUSE, form: tokenOf(new Date()) }),
     headers: { "sec-fetch-site": "same-origin" },
   });
-  t.regex(await sent.text(), /1 of 1 changed/);
+  t.regex(await sent.text(), /role="status">Paused partition ep1/);
 });

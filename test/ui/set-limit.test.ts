@@ -49,8 +49,18 @@ async function world(t: ExecutionContext) {
     send: async (verb: string, form: Record<string, string>) => {
       const body = new URLSearchParams({ policy: "work", reason: "it's -odd", ...form });
       const answer = await sent(ui, `${HERE}/act/${verb}`, body);
-      return { status: answer.status, text: await answer.text() };
+      return { status: answer.status, text: await answer.text(), to: body };
     },
+    /** The page that a form has led to. */
+    again: async (form: URLSearchParams) =>
+      (await ui(new Request(`${HERE}/policy?policy=work&did=${form.get("form")}`))).text(),
+    /** What is set, with its ends. */
+    exactly: async () =>
+      (
+        await pool.query(
+          `select gate, key, "where", set, "from", date_trunc('milliseconds', until) as until from dispatch_policy.overrides order by 5 nulls first`,
+        )
+      ).rows,
     /** What the view says of a gate and a key. */
     limiter: async (gate: string, key: string) =>
       (
@@ -197,10 +207,11 @@ for (const form of SET)
     t.is(set[0].from, form.from ? { "10 hours": 600, "1 day": 1440 }[form.from]! : null);
     t.is(set[0].until, form.for ? { "90 minutes": 690, "20 minutes": 20 }[form.for]! : null);
     const [command, sql] = printed(text);
-    const undo = new URLSearchParams(/href="[^"?]*\?([^"]*)">Undo/.exec(text)?.[1]?.replaceAll("&amp;", "&"));
-    t.deepEqual(Object.fromEntries(undo), { policy: "work", ...aim });
+    const [undo] = undosIn(text);
+    const where = aim.where && { where: JSON.stringify(set[0].where) };
+    t.deepEqual(undo, { verb: "clear-limit", policy: "work", ...aim, ...where, reason: "Undo: it's -odd" });
     for (const again of [() => it.pool.query(sql!), () => run(it.url, command!)]) {
-      const cleared = await it.send("clear-limit", Object.fromEntries(undo));
+      const cleared = await it.send("clear-limit", undo!);
       t.is(cleared.status, 200, cleared.text);
       t.deepEqual(await it.overrides(), []);
       await again();
@@ -229,6 +240,69 @@ async function run(url: string, command: string): Promise<void> {
   const { stderr, code } = await runInTurn({ DATABASE_URL: url }, ...stdout.trimEnd().split("\n"));
   if (code !== 0) throw new Error(`${command}: ${stderr}`);
 }
+
+/** What the links ask for that undo what was done. */
+function undosIn(page: string): readonly Record<string, string>[] {
+  return [...page.matchAll(/href="\/act\/([^"?]*)\?([^"]*)">Undo/g)].map(([, verb, query]) => ({
+    verb: verb!,
+    ...Object.fromEntries(new URLSearchParams(query!.replaceAll("&amp;", "&"))),
+  }));
+}
+
+test("who undoes a limit sets again what was there before, with its end", async (t) => {
+  const it = await world(t);
+  const aim = { gate: "throttle", key: "a" };
+  const until = new Date(Date.now() + 3_000_000);
+  const before = { rate: 20, per: "30 seconds" as const, burst: 5 };
+  await it.utils.setLimit({ policy: "work", ...aim, set: before, until, reason: "first", by: "bo" });
+  const first = await it.exactly();
+  const undone = async (text: string, verb: string) => {
+    const [undo] = undosIn(text);
+    t.is(undo?.verb, verb);
+    const page = await it.page(verb, undo!);
+    for (const [name, value] of Object.entries(undo!))
+      if (name !== "verb") t.true(page.includes(`value="${escaped(value)}"`), `${name} ${value}`);
+    const answer = await it.send(verb, undo!);
+    t.is(answer.status, 200, answer.text);
+    return answer.text;
+  };
+  const set = await it.send("set-limit", { ...aim, rate: "1", for: "1 hour" });
+  t.like((await it.exactly())[0], { set: { rate: 1 } });
+  const back = await undone(set.text, "set-limit");
+  t.deepEqual(await it.exactly(), first);
+  // undone once more, the new one is there again; and then what was cleared
+  const again = await undone(back, "set-limit");
+  t.like((await it.exactly())[0], { set: { rate: 1 } });
+  await undone(again, "set-limit");
+  const cleared = await it.send("clear-limit", aim);
+  t.deepEqual(await it.exactly(), []);
+  await undone(cleared.text, "set-limit");
+  t.deepEqual(await it.exactly(), first);
+  // one whose end has passed meanwhile does not come back
+  const last = await it.send("set-limit", { ...aim, rate: "1" });
+  await it.pool.query(
+    `update dispatch_policy_internal.audit set detail = jsonb_set(detail, '{was,0,until}', '"2020-01-01T00:00:00+00:00"') where detail ? 'was'`,
+  );
+  t.is(undosIn(await it.again(last.to))[0]?.verb, "clear-limit");
+});
+
+test("what was to come is set again by a link of its own; an empty key stays one", async (t) => {
+  const it = await world(t);
+  const aim = { policy: "work", gate: "throttle", key: "" };
+  const [from, until] = [3_600_000, 7_200_000].map((ms) => new Date(Date.now() + ms));
+  await it.utils.setLimit({ ...aim, set: { rate: 5 }, until: from });
+  await it.utils.setLimit({ ...aim, set: { rate: 7 }, from, until });
+  const before = await it.exactly();
+  const { text } = await it.send("clear-limit", { gate: "throttle", key: "" });
+  const links = undosIn(text);
+  t.regex(text, />Undo: set rate 5 again<.*>Undo: set rate 7 again</s);
+  t.is(links.length, 2);
+  for (const link of links) await it.send("set-limit", link);
+  t.deepEqual(await it.exactly(), before);
+});
+
+const escaped = (text: string) =>
+  text.replaceAll("&", "&amp;").replaceAll("'", "&#39;").replaceAll('"', "&quot;");
 
 test("the page of limits leads to the end of one that goes by context", async (t) => {
   const it = await world(t);

@@ -1,5 +1,6 @@
 // Open tabs share what was made for one of them, and nobody sees what others have the rights to.
 import test, { type ExecutionContext } from "ava";
+import { tokenOf } from "../../src/ui/pages/one-time.ts";
 import type { Found } from "../../src/ui/pages/pages.ts";
 import { html } from "../../src/ui/parts/markup.ts";
 import { makeSnapshots } from "../../src/ui/snapshots.ts";
@@ -34,7 +35,7 @@ async function counted(t: ExecutionContext) {
     ui(
       new Request(HERE + path, {
         method: "POST",
-        body: new URLSearchParams(form),
+        body: new URLSearchParams({ ...form, form: tokenOf(new Date()) }),
         headers: { "sec-fetch-site": "same-origin" },
       }),
     );

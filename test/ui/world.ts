@@ -1,5 +1,6 @@
 // The pages over a database at three in the morning.
 import type { ExecutionContext } from "ava";
+import { tokenOf } from "../../src/ui/pages/one-time.ts";
 import { createUi, type UiOptions, type Viewer } from "../../src/ui/ui.ts";
 import { world as database } from "../cli/world.ts";
 
@@ -28,13 +29,14 @@ export function paths(job: string): readonly string[] {
   ];
 }
 
-/** Sends a form as a browser does from a page of the same origin, and goes on to the page that says what was done. */
+/** Sends a form as a browser does from a page of the same origin that was just made, and goes on to the page that says what was done. */
 export async function sent(
   ui: (request: Request) => Promise<Response>,
   to: string,
   body: URLSearchParams,
   headers: Record<string, string> = { "sec-fetch-site": "same-origin" },
 ): Promise<Response> {
+  if (!body.has("form")) body.set("form", tokenOf(new Date()));
   const answer = await ui(new Request(to, { method: "POST", body, headers }));
   return answer.status === 303 ? ui(new Request(HERE + answer.headers.get("location"), { headers })) : answer;
 }

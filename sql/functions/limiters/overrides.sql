@@ -85,19 +85,20 @@ create or replace function _turns_at(
 $$;
 
 -- Ends the overrides of a key, of a context, or of all keys, from `p_from` on; null: at once. An override that begins at
--- `p_until` or later stays. Returns how many it ended that were in force or to come.
+-- `p_until` or later stays. Returns how many it ended that were in force or to come, and what these were: null if none. A hold
+-- of a shadow gate's key is not among them, because set_limit cannot set its like.
 create or replace function _end_overrides(
-  p_policy_id int, p_gate text, p_key text, p_context jsonb, p_from timestamptz, p_until timestamptz, p_now timestamptz
-) returns int language plpgsql
+  p_policy_id int, p_gate text, p_key text, p_context jsonb, p_from timestamptz, p_until timestamptz, p_now timestamptz,
+  out ended int, out was jsonb
+) language plpgsql
 set plan_cache_mode = force_custom_plan   -- by the key's index: there may be one for each of 10,000 accounts
 as $$
 declare
   v_at timestamptz := coalesce(p_from, p_now);
   v_pair jsonb := (_pairs_of(p_context))[1];
-  v_ended int;
 begin
   with current as (
-    select o.id, o.from_at >= v_at as is_to_come, o.until_at > p_now as counts
+    select o.id, o.from_at >= v_at as is_to_come, o.until_at > p_now as counts, o.set, o.from_at, o.until_at
     from overrides o
     where o.policy_id = p_policy_id and o.gate = p_gate and (o.scope_key = p_key or (p_key is null and o.scope_key is null))
       and (o.context_pair = v_pair or (v_pair is null and o.context_pair is null))
@@ -116,8 +117,11 @@ begin
         else least(o.announce_at, o.until_at, v_at) end
     from current c where o.id = c.id and not c.is_to_come
   )
-  select count(*) filter (where c.counts) into v_ended from current c;
-  return v_ended;
+  select count(*) filter (where c.counts),
+    jsonb_agg(jsonb_build_object(
+      'set', c.set, 'from', case when c.from_at > p_now then c.from_at end, 'until', nullif(c.until_at, 'infinity'))
+      order by c.from_at, c.id) filter (where c.counts and not c.set ? 'shadow')
+  into ended, was from current c;
 end
 $$;
 

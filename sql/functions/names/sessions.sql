@@ -98,15 +98,17 @@ create or replace function _notify_shards(p_policy text, p_shards text[]) return
   from unnest(p_shards) u (shard);
 $$;
 
--- Records who used an operator's verb, on what, why, and how much it changed.
+-- Records who used an operator's verb, on what, why, and how much it changed. A form of the admin pages names itself in the
+-- setting `dispatch_policy.form`: for one row, because no two may have the same name.
 create or replace function _audit(
   p_verb text, p_policy text, p_partition text, p_gate text, p_scope_key text, p_detail jsonb, p_reason text, p_by text,
   p_matched int, p_changed int
 ) returns void language sql volatile as $$
   insert into audit (
-    verb, policy, partition, gate, scope_key, detail, reason, by, matched, changed)
+    verb, policy, partition, gate, scope_key, detail, reason, by, matched, changed, form)
   values (p_verb, p_policy, p_partition, p_gate, p_scope_key, coalesce(p_detail, '{}'), p_reason,
-    coalesce(p_by, session_user), p_matched, p_changed);
+    coalesce(p_by, session_user), p_matched, p_changed, nullif(current_setting('dispatch_policy.form', true), ''));
+  select set_config('dispatch_policy.form', '', true) where current_setting('dispatch_policy.form', true) <> '';
 $$;
 
 -- The admission that this transaction makes: its time, in microseconds since 1970. Graphile Worker writes the same time

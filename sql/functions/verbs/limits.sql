@@ -22,6 +22,7 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
 declare
   v_policy policies := _policy(set_limit.policy);
   v_now timestamptz;
+  v_was jsonb;
 begin
   perform _check_limit(
     v_policy, set_limit.gate, coalesce(set_limit.set, 'null'), 'set_limit', set_limit.key, set_limit."where");
@@ -39,8 +40,9 @@ begin
   end if;
   matched := _limit_matches(v_policy.id, set_limit.gate, set_limit.key, set_limit."where");
   changed := matched; stored := matched = 0;
-  perform _end_overrides(
-    v_policy.id, set_limit.gate, set_limit.key, set_limit."where", set_limit."from", set_limit.until, v_now);
+  v_was := (
+    select e.was from _end_overrides(
+      v_policy.id, set_limit.gate, set_limit.key, set_limit."where", set_limit."from", set_limit.until, v_now) e);
   insert into overrides (
     policy_id, gate, scope_key, context, context_pair, set, from_at, until_at, set_at, announce_at, set_by, reason)
   values (v_policy.id, set_limit.gate, set_limit.key, set_limit."where", (_pairs_of(set_limit."where"))[1], set_limit.set,
@@ -49,7 +51,7 @@ begin
   perform _notify(v_policy.name);
   perform _audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
     jsonb_build_object('set', set_limit.set, 'from', set_limit."from", 'until', set_limit.until)
-      || case when set_limit."where" is null then '{}' else jsonb_build_object('where', set_limit."where") end,
+      || jsonb_strip_nulls(jsonb_build_object('where', set_limit."where", 'was', v_was)),
     set_limit.reason, set_limit.by, matched, changed);
   return next;
 end
@@ -95,6 +97,7 @@ create or replace function _clear_limit(
 ) returns table (matched int, changed int, partitions int, staged int, in_flight int) language plpgsql as $$
 declare
   v_policy policies := _policy(p_policy);
+  v_was jsonb;
 begin
   perform _check_limit(v_policy, p_gate, null, 'clear_limit', p_key, p_where);
   if p_dry_run then
@@ -108,11 +111,12 @@ begin
     return;
   end if;
   perform _lock_turn(v_policy.id, 'limits');
-  changed := _end_overrides(v_policy.id, p_gate, p_key, p_where, null, null, coalesce(p_now, clock_timestamp()));
+  select e.ended, e.was into changed, v_was
+  from _end_overrides(v_policy.id, p_gate, p_key, p_where, null, null, coalesce(p_now, clock_timestamp())) e;
   matched := changed;
   perform _notify(v_policy.name);
   perform _audit('clear_limit', p_policy, null, p_gate, p_key,
-    case when p_where is not null then jsonb_build_object('where', p_where) end, p_reason, p_by, matched, changed);
+    jsonb_strip_nulls(jsonb_build_object('where', p_where, 'was', v_was)), p_reason, p_by, matched, changed);
   return next;
 end
 $$;

@@ -205,7 +205,7 @@ const setLimitVerb: Verb<SetLimitOptions, Stored & Reach> = {
     const { set, from = null, until = null } = options;
     return ["dispatchPolicy:limit", { ...limitOf(options), set, from, until, ...actOf(changed, options) }];
   },
-  did: (options) => `Set ${limitSet(options)}.`,
+  did: (options, _, when) => `Set ${limitSet(options, when)}.`,
   would: (options, reach) => `Would set ${limitSet(options)}: ${reachIn(reach)}.`,
   note: ({ where }, { stored }) =>
     stored &&
@@ -233,8 +233,10 @@ const setLimitVerb: Verb<SetLimitOptions, Stored & Reach> = {
   },
 };
 
-function limitSet({ gate, key, where, set, from, until }: SetLimitOptions): string {
-  const when = `${from ? `from ${atTime(from)} ` : ""}${until ? `until ${atTime(until)}` : "until clear-limit"}`;
+function limitSet(
+  { gate, key, where, set, from, until }: SetLimitOptions,
+  when = `${from ? `from ${atTime(from)} ` : ""}${until ? `until ${atTime(until)}` : "until clear-limit"}`,
+): string {
   return `the limit of gate ${gate} for ${limitedBy({ key, where })} to ${limitInWords(set)}, ${when}`;
 }
 

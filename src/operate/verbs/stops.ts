@@ -121,7 +121,7 @@ const pauseVerb: Verb<PauseOptions, Stored & Reach> = {
     "dispatchPolicy:pause",
     { ...aimOf(options), until: options.until ?? null, ...actOf(paused, options) },
   ],
-  did: (options) => `Paused ${pauseIn(options)}.`,
+  did: (options, _, when) => `Paused ${pauseIn(options, when)}.`,
   would: (options, reach) => `Would pause ${pauseIn(options)}: ${reachIn(reach)}.`,
   note: (options, { stored }) =>
     stored &&
@@ -135,8 +135,10 @@ const pauseVerb: Verb<PauseOptions, Stored & Reach> = {
   },
 };
 
-const pauseIn = ({ until, ...target }: PauseOptions) =>
-  `${named(target as Target)}, ${until ? `until ${atTime(until)}` : "until resume"}`;
+const pauseIn = (
+  { until, ...target }: PauseOptions,
+  when = until ? `until ${atTime(until)}` : "until resume",
+) => `${named(target as Target)}, ${when}`;
 
 const resumeVerb: Verb<Target & Why & DryRun, Changed & Reach> = {
   summary: "end a pause or a hold",

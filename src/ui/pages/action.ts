@@ -2,7 +2,7 @@ import { some } from "../../counted.ts";
 import { keyInWords } from "../../operate/gate-words.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
-import { html, type Markup, none } from "../parts/markup.ts";
+import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped } from "../parts/words.ts";
 import { isSendersError, orSendersError } from "../senders-error.ts";
@@ -10,18 +10,16 @@ import { ACTIONS, ENDS } from "./actions.ts";
 import {
   type Action,
   type ActionName,
-  asWritten,
   type Counted,
   type Field,
   type Known,
   keyAsWritten,
   keyIn,
-  type Result,
   type Values,
 } from "./form.ts";
 import type { Change } from "./limit-changes.ts";
-import { same } from "./same.ts";
-import type { Found, Page, Sent, Visit } from "./visit.ts";
+import { callingFor, newToken, recordedBy, tokenIn, unlessSentTwice, whyNot } from "./one-time.ts";
+import type { Act, Found, Page, Sent, Visit } from "./visit.ts";
 
 /** How many jobs a form names. Of the others it has the number. */
 const MOST_NAMED = 5;
@@ -30,64 +28,60 @@ const MOST_NAMED = 5;
 export const ACTION_PAGES: Readonly<Record<string, Page>> = Object.fromEntries(
   Object.entries(ACTIONS).map(([name, action]) => [
     `/act/${name}`,
-    async (visit: Visit) =>
-      visit.query.has("changed")
-        ? resultOf(visit, name as ActionName, action)
-        : askFirst(visit, name as ActionName, action),
+    (visit: Visit) => askFirst(visit, name as ActionName, action),
   ]),
 );
 
-/** Runs a verb with what the form says, under the sender's name. */
-export function actOn(name: string): (sent: Sent) => Promise<Found> {
-  const action = ACTIONS[name as ActionName];
-  return async (sent) => {
-    if (!action) return null;
-    const { acting, form, by, base } = sent;
-    const values = valuesOf(form, action);
-    if (form.has("replay")) {
-      const { replay } = action;
-      const found = replay ? await sent.replays.run(() => replay(acting, values)) : undefined;
-      return askFirst({ ...sent, query: form }, name as ActionName, action, { found });
-    }
-    const reason = form.get("reason")?.trim();
-    const again = (wrong: string) =>
-      askFirst({ ...sent, query: form }, name as ActionName, action, { wrong });
-    if (!reason) return again("Say why: the audit keeps it.");
-    const result = await orSendersError(() => action.run(acting, { ...values, reason, by }));
-    if (result instanceof Error) return { status: 400, ...(await again(result.message)) };
-    const { matched, changed, stored } = result;
-    const says = {
-      ...asWritten(values, action.fields),
-      reason,
-      by,
-      matched,
-      changed,
-      ...(stored ? { stored: 1 } : {}),
-    };
-    return { seeOther: pathTo(base, `/act/${name}`, says) };
+/** What sending their forms does: it runs the verb with what the form says, under the sender's name. */
+export const ACTS: Readonly<Record<string, Act>> = Object.fromEntries(
+  Object.entries(ACTIONS).map(([name, action]) => [
+    `/act/${name}`,
+    (sent: Sent) => actOn(sent, name as ActionName, action),
+  ]),
+);
+
+async function actOn(sent: Sent, name: ActionName, action: Action): Promise<Found> {
+  const { acting, looking, form, by, base } = sent;
+  const values = valuesOf(form, action);
+  const again = (said: Said) => askFirst({ ...sent, query: form }, name, action, said);
+  if (form.has("replay")) {
+    const { replay } = action;
+    return again({ found: replay ? await sent.replays.run(() => replay(acting, values)) : undefined });
+  }
+  const token = tokenIn(form.get("form"));
+  const done = token && { seeOther: pageAfter(base, name, values, token.text) };
+  if (token && (await recordedBy(looking, token)).length > 0) return done ?? null;
+  const reason = form.get("reason")?.trim();
+  if (!reason) return again({ wrong: "Say why: the audit keeps it." });
+  const run = async () => {
+    const stale = await whyNot(looking, token, values, Object.keys(ACTIONS));
+    if (stale || !token) return stale;
+    await action.run(callingFor(acting, token), { ...values, reason, by }).catch(unlessSentTwice);
+    return undefined;
   };
+  const wrong = await orSendersError(run);
+  if (wrong instanceof Error) return { status: 400, ...(await again({ wrong: wrong.message })) };
+  return wrong ? { status: 409, ...(await again({ wrong })) } : (done ?? null);
 }
 
-/** What a verb has done. The address has all of it. */
-function resultOf({ base, query, acting, rights }: Visit, name: ActionName, action: Action) {
-  if (rights.role !== "operator") return { title: name, body: FOR_OPERATORS };
-  const values = valuesOf(query, action);
-  const [matched, changed] = [Number(query.get("matched")), Number(query.get("changed"))];
-  const stored = query.has("stored");
-  const isDone = changed > 0 || stored;
-  const [reason, by] = [query.get("reason") ?? "", query.get("by") ?? ""];
-  return {
-    title: `${name}: ${isDone ? "done" : "nothing changed"}`,
-    body: html`<p class="${isDone ? "good" : ""}">${inWords({ matched, changed, stored })}</p>
-${isDone ? undo(base, action, values) : none}
-<p><a href="${backTo(base, values)}">Back</a></p>
-${same(name, { values, reason, by, schema: acting.engine.schemaName })}`,
-  };
+/** The page of what a form is about, which says what the form has done. A job that has ended may have none. */
+export function pageAfter(
+  base: string,
+  name: ActionName,
+  { policy, partition, ids }: Values,
+  did: string,
+): string {
+  if (ids !== undefined)
+    return ENDS.has(name) || ids.includes(",")
+      ? pathTo(base, "/jobs", { did })
+      : pathTo(base, "/job", { id: ids, did });
+  if (partition !== undefined) return pathTo(base, "/partition", { policy, partition, did });
+  return pathTo(base, "/policy", { policy, did });
 }
 
 /** What the page says beside the form: what is missing in it, or what a replay has found. */
 interface Said {
-  readonly wrong?: string;
+  readonly wrong?: string | Markup;
   readonly found?: Markup | undefined;
 }
 
@@ -107,6 +101,7 @@ ${changes ? changeTable(changes) : ""}
 ${wrong ? alert(wrong) : ""}
 ${said.found ?? ""}
 <form class="act" method="post" action="${base}/act/${name}">
+<input type="hidden" name="form" value="${await newToken(looking)}">
 ${target.map((field) => html`<input type="hidden" name="${field}" value="${values[field] ?? ""}">`)}
 ${fieldsFor(action, values, known).map((field) => fieldInput(field, values[field.name], known))}
 <label>Reason, for the audit <input name="reason" value="${query.get("reason") ?? ""}" required></label>
@@ -120,7 +115,7 @@ ${fieldsFor(action, values, known).map((field) => fieldInput(field, values[field
 export const FOR_OPERATORS = html`<p>A viewer changes nothing. Send the address of this page to an operator.</p>`;
 
 /** What is wrong with a form. The focus begins here, so that the next Tab leads to the fields. */
-export function alert(wrong: string): Markup {
+export function alert(wrong: string | Markup): Markup {
   return html`<p class="bad" role="alert" tabindex="-1" autofocus>${wrong}</p>`;
 }
 
@@ -232,17 +227,4 @@ function backTo(base: string, { policy, partition, ids }: Values): string {
   if (ids !== undefined) return ids.includes(",") ? `${base}/jobs` : pathTo(base, "/job", { id: ids });
   if (partition !== undefined) return pathTo(base, "/partition", { policy, partition });
   return policy === undefined ? `${base}/` : pathTo(base, "/policy", { policy });
-}
-
-function inWords({ matched, changed, stored }: Result): string {
-  if (stored) return "Nothing matches yet. It is kept, and takes effect with the first job that matches.";
-  if (matched === 0)
-    return "Nothing matched. What it was meant for may have ended, or somebody has changed it meanwhile.";
-  return `${grouped(changed)} of ${grouped(matched)} changed.`;
-}
-
-function undo(base: string, { inverse, target }: Action, values: Values): Markup {
-  if (!inverse) return html``;
-  const kept = [...target, "gate", "key", "where"].map((field) => [field, values[field]]);
-  return html`<p><a href="${pathTo(base, `/act/${inverse}`, Object.fromEntries(kept))}">Undo: ${inverse}</a></p>`;
 }

@@ -7,6 +7,7 @@ import type { AnyVerb, Form, FormField, Given, OptionName } from "../../operate/
 import { checkCall, isMissed } from "../../operate/verb.ts";
 import { columnsOf } from "../../operate/verbs/limits.ts";
 import { kebabCase, ROWS, runVerb, snakeCase, type VerbName } from "../../operate/verbs.ts";
+import { lasting } from "../parts/words.ts";
 import {
   type Action,
   type ActionName,
@@ -57,9 +58,9 @@ function given(option: OptionName, values: Values): Given {
   if (text === undefined) return {};
   switch (option) {
     case "until":
-      return { until: fromNow(endOf(values)) };
+      return { until: atTime(endOf(values)) };
     case "from":
-      return { from: fromNow(durationIn("from", text)) };
+      return { from: atTime(whenIn("from", text)) };
     case "forMs":
       return { forMs: durationMs(durationIn("for", text)) };
     case "count":
@@ -80,9 +81,9 @@ function inSql(option: OptionName, values: Values): Record<string, string | unde
   if (text === undefined) return {};
   switch (option) {
     case "until":
-      return { until: `now() + interval ${literal(endOf(values) ?? "")}` };
+      return { until: timeInSql(endOf(values)) };
     case "from":
-      return { from: `now() + interval ${literal(text)}` };
+      return { from: timeInSql(whenIn("from", text)) };
     case "forMs":
       return { for: `interval ${literal(text)}` };
     case "count":
@@ -96,6 +97,9 @@ function inSql(option: OptionName, values: Values): Record<string, string | unde
   }
 }
 
+const timeInSql = (when: When | undefined) =>
+  when instanceof Date ? literal(when.toISOString()) : `now() + interval ${literal(when ?? "")}`;
+
 const idInSql = (id: string) => (/^\d{1,18}$/.test(id) ? id : literal(id));
 
 /** Its flag of the command. */
@@ -103,20 +107,32 @@ function asFlags(option: OptionName, values: Values): Flags {
   const name = fieldName(option);
   const text = values[name];
   if (option === "set") return Object.fromEntries(NUMBERS.map((field) => [field.name, values[field.name]]));
-  if (option === "until") return { until: endOf(values) };
+  const end = option === "until" ? endOf(values) : undefined;
+  if (end) return { until: end instanceof Date ? end.toISOString() : end };
   if (option === "where") return { where: pairsOf(whereIn(text)) };
   if (option === "count" && text === ALL) return { drain: FLAG };
   return { [name]: text };
 }
 
-const fromNow = (length: Duration | undefined): Date | undefined =>
-  length && new Date(Date.now() + durationMs(length));
+/** A length of time from now on, or a time: to set again what was before, with its end. */
+type When = Duration | Date;
 
-/** How long from now on until it ends. */
-function endOf({ from, for: length }: Values): Duration | undefined {
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?Z$/;
+
+function whenIn(name: string, text: string): When {
+  return TIME.test(text) && Number.isFinite(Date.parse(text)) ? new Date(text) : durationIn(name, text);
+}
+
+const atTime = (when: When | undefined): Date | undefined =>
+  when === undefined || when instanceof Date ? when : new Date(Date.now() + durationMs(when));
+
+/** When it ends. */
+function endOf({ from, for: length }: Values): When | undefined {
   if (length === undefined) return undefined;
-  const lasts = durationIn("for", length);
-  return from === undefined ? lasts : sumOf(durationIn("from", from), lasts);
+  const lasts = whenIn("for", length);
+  if (from === undefined || lasts instanceof Date) return lasts;
+  const begins = whenIn("from", from);
+  return begins instanceof Date ? new Date(begins.getTime() + durationMs(lasts)) : sumOf(begins, lasts);
 }
 
 const UNITS = [
@@ -126,9 +142,12 @@ const UNITS = [
   ["seconds", 1000],
 ] as const;
 
-/** By the largest unit that needs no fraction. */
 function sumOf(...durations: readonly Duration[]): Duration {
-  const ms = durations.reduce((sum, one) => sum + durationMs(one), 0);
+  return durationOf(durations.reduce((sum, one) => sum + durationMs(one), 0));
+}
+
+/** By the largest unit that needs no fraction. */
+export function durationOf(ms: number): Duration {
   const [unit, size] = UNITS.find(([, one]) => ms % one === 0) ?? (["ms", 1] as const);
   return `${ms / size} ${unit}`;
 }
@@ -177,10 +196,21 @@ function actionOf(name: VerbName, verb: AnyVerb, form: Form): Action {
       sayWhatIsMissed(verb, it);
       return runVerb(context, name, { ...it, reason, by } as never) as Promise<Result>;
     },
+    did: (values, result) => {
+      const it = givenIn(options, values);
+      return [verb.did(it, result, inWords(values)), verb.note?.(it, result)].filter(Boolean).join(" ");
+    },
     sql: (values) => read(options, (option) => inSql(option, values)),
     flags: (values) => read(options, (option) => asFlags(option, values)),
     ...LIMIT_FORMS[name],
   };
+}
+
+/** For how long, as people say it. */
+function inWords({ from, for: length }: Values): string {
+  const seconds = (text: string) => lasting(durationMs(text as Duration) / 1000);
+  const begins = from === undefined ? "" : `beginning in ${seconds(from)}, `;
+  return `${begins}${length === undefined ? "until somebody ends it" : `for ${seconds(length)}`}`;
 }
 
 /** @throws {ArgumentError} in the words of a form, if it lacks one of several options */

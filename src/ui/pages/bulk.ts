@@ -12,7 +12,7 @@ import { grouped } from "../parts/words.ts";
 import { orSendersError } from "../senders-error.ts";
 import { alert, FOR_OPERATORS, fieldInput, submit } from "./action.ts";
 import { ACTIONS, sayWhatIsMissed } from "./actions.ts";
-import { asWritten, type Field, keyIn } from "./form.ts";
+import { type Field, keyIn, type Values } from "./form.ts";
 import {
   countJobs,
   FILTERS,
@@ -23,8 +23,9 @@ import {
   type Place,
   placeOf,
 } from "./job-filter.ts";
+import { callingFor, isTooOld, newToken, recordedBy, tokenIn, unlessSentTwice } from "./one-time.ts";
 import { same } from "./same.ts";
-import { asked, type Found, type Page, type Sent, type Visit } from "./visit.ts";
+import { type Act, asked, type Found, type Page, type Sent, type Visit } from "./visit.ts";
 
 /** How many jobs one request takes: somebody waits for its page. */
 const STEP = 500;
@@ -84,70 +85,86 @@ function missingIn({ needs }: Bulk, filter: Filter): readonly string[] {
 export const BULK_PAGES: Readonly<Record<string, Page>> = Object.fromEntries(
   Object.entries(BULK).map(([name, verb]) => [
     `/bulk/${name}`,
-    async (visit: Visit) =>
-      visit.query.has("ended")
-        ? resultOf(visit, name as BulkName, verb)
-        : askFirst(visit, name as BulkName, verb, visit.query),
+    (visit: Visit) => askFirst(visit, name as BulkName, verb, visit.query),
   ]),
 );
 
-/** Takes the next step of a verb. All that it knows of the steps before is in the form. */
-export function stepOn(name: string): (sent: Sent) => Promise<Found> {
-  const verb = BULK[name as BulkName];
-  return async (sent) => {
-    if (!verb) return null;
-    const { form, looking, acting, by } = sent;
-    const reason = form.get("reason")?.trim();
-    if (!reason) return askFirst(sent, name as BulkName, verb, form, "Say why: the audit keeps it.");
-    const filter = checked(name, verb, filterOf(form));
-    const before = progressOf(form);
-    if (form.has("stop")) return ended(sent, name, verb, before, "stopped");
-    const { place } = verb;
-    const wanted = { states: statesOf(verb, filter), place, after: before.after, most: STEP };
-    const jobs = await jobsOf(looking, filter, wanted);
-    const asks = { filter, values: valuesIn(form, verb), asOf: before.asOf, reason, by };
-    const ids = jobs.map((job) => idFor(job, place));
-    const done = ids.length > 0 ? await orSendersError(() => verb.run(acting, ids, asks)) : { changed: 0 };
-    if (done instanceof Error)
-      return { status: 400, ...(await askFirst(sent, name as BulkName, verb, form, done.message)) };
-    const last = jobs.at(-1);
-    const now: Progress = {
-      ...before,
-      after: last === undefined ? before.after : idFor(last, place),
-      seen: before.seen + jobs.length,
-      changed: before.changed + done.changed,
-    };
-    if (jobs.length < STEP) return ended(sent, name, verb, now, "done");
-    return { title: `${name}: going on`, body: goingOn(sent, name, verb, now) };
-  };
+/** What sending their forms does: it takes the next step. All that it knows of the steps before is in the form, and in the audit. */
+export const BULK_ACTS: Readonly<Record<string, Act>> = Object.fromEntries(
+  Object.entries(BULK).map(([name, verb]) => [
+    `/bulk/${name}`,
+    (sent: Sent) => stepOn(sent, name as BulkName, verb),
+  ]),
+);
+
+async function stepOn(sent: Sent, name: BulkName, verb: Bulk): Promise<Found> {
+  const { base, form, looking, acting, by } = sent;
+  const reason = form.get("reason")?.trim();
+  if (!reason) return askFirst(sent, name, verb, form, "Say why: the audit keeps it.");
+  const filter = checked(name, verb, filterOf(form));
+  const token = tokenIn(form.get("form"));
+  const before = progressOf(form);
+  const [last] = token && before.step > 0 ? await recordedBy(looking, token, before.step - 1) : [];
+  const tooOld = await isTooOld(looking, token, last?.at);
+  if (!token || tooOld) return { status: 409, ...(await askFirst(sent, name, verb, form, tooOld)) };
+  const end = { seeOther: pathTo(base, "/jobs", { ...filter, did: token.text }) };
+  if (form.has("stop")) return end;
+  const goOn = (now: Progress) => ({ title: `${name}: going on`, body: goingOn(sent, name, verb, now) });
+  // its page was loaded again: what the step did, it has done once
+  const [done] = await recordedBy(looking, token, before.step);
+  if (done) return goOn(stepped(before, done.matched, done.changed));
+  const { place } = verb;
+  const wanted = { states: statesOf(verb, filter), place, after: before.after, most: STEP };
+  const jobs = await jobsOf(looking, filter, wanted);
+  const asks = { filter, values: valuesIn(form, verb), asOf: token.madeAt, reason, by };
+  const ids = jobs.map((job) => idFor(job, place));
+  const taken = async () =>
+    ids.length > 0 ? verb.run(callingFor(acting, token, before.step), ids, asks) : { changed: 0 };
+  const result = await orSendersError(() => taken().catch(unlessSentTwice));
+  if (result instanceof Error)
+    return { status: 400, ...(await askFirst(sent, name, verb, form, result.message)) };
+  const now = stepped(before, jobs.length, result?.changed ?? 0);
+  return jobs.length < STEP ? end : goOn({ ...now, after: ids.at(-1) });
 }
 
 /** How far the steps are. */
 interface Progress {
+  /** The next one; the first is 0. */
+  readonly step: number;
   /** The place of the last job that was taken. */
   readonly after: string | undefined;
   readonly seen: number;
   readonly changed: number;
   /** How many jobs matched at first, and one more than are counted if they were more. */
   readonly of: number;
-  readonly asOf: Date;
 }
 
 function progressOf(form: URLSearchParams): Progress {
-  const asOf = new Date(form.get("as-of") ?? "");
-  if (Number.isNaN(asOf.getTime()))
-    throw new ArgumentError(`as-of is ${JSON.stringify(form.get("as-of"))}, expected the time of the count`);
   const number = (name: string) => Number(/^\d{1,9}$/.exec(form.get(name) ?? "")?.[0] ?? 0);
   const after = /^\d{1,18}$/.exec(form.get("after") ?? "")?.[0];
-  return { after, seen: number("seen"), changed: number("changed"), of: number("of"), asOf };
+  return { step: number("step"), after, seen: number("seen"), changed: number("changed"), of: number("of") };
 }
 
-async function askFirst(visit: Visit, name: BulkName, verb: Bulk, given: URLSearchParams, wrong?: string) {
+function stepped(before: Progress, seen: number, changed: number): Progress {
+  return {
+    ...before,
+    step: before.step + 1,
+    seen: before.seen + seen,
+    changed: before.changed + changed,
+  };
+}
+
+async function askFirst(
+  visit: Visit,
+  name: BulkName,
+  verb: Bulk,
+  given: URLSearchParams,
+  wrong?: string | Markup,
+) {
   if (visit.rights.role !== "operator") return { title: name, body: FOR_OPERATORS };
   const { base, looking } = visit;
   const filter = checked(name, verb, filterOf(given));
-  const { engine, withPgClient } = looking;
-  const asOf = await withPgClient(engine.now);
+  const token = await newToken(looking);
   const wanted = { states: statesOf(verb, filter), place: verb.place, most: MOST_COUNTED + 1 };
   const of = await countJobs(looking, filter, wanted);
   const values = valuesIn(given, verb);
@@ -159,13 +176,19 @@ ${factList(factsOf(filter))}
 <p><strong>${countInWords(of)}</strong> ${of === 1 ? "matches" : "match"} now. They are taken in steps of ${STEP}, and you can stop after each.</p>
 ${wrong ? alert(wrong) : ""}
 <form class="act" method="post" action="${base}/bulk/${name}">
-${hidden(filter)}${hidden({ of, "as-of": asOf.toISOString() })}
+${hidden(filter)}${hidden({ of, form: token })}
 ${verb.fields.map((field) => fieldInput(field, values[field.name]))}
 <label>Reason, for the audit <input name="reason" value="${given.get("reason") ?? ""}" required></label>
 <p>${submit(name)}</p>
 </form>
-<p><a href="${pathTo(base, "/jobs", filter)}">Leave it</a></p>`,
+<p><a href="${pathTo(base, "/jobs", filter)}">Leave it</a></p>
+${isKnown(verb, filter) && verb.fields.every(({ name }) => values[name]) ? sameFor(visit, name, { ...wordsOf(filter), ...values }) : none}`,
   };
+}
+
+/** While the form still waits for a reason. */
+function sameFor({ looking }: Visit, name: BulkName, values: Values): Markup {
+  return same(name, { values, reason: "why", by: "who", schema: looking.engine.schemaName });
 }
 
 function factsOf({ partition, ...filter }: Filter): readonly Fact[] {
@@ -184,42 +207,14 @@ function nothingMatches(base: string, name: BulkName, filter: Filter) {
 
 /** live.js presses the first button, unless somebody presses the second. */
 function goingOn({ base, form }: Sent, name: string, verb: Bulk, now: Progress): Markup {
-  const { after, seen, changed, of, asOf } = now;
-  const rest = { ...valuesIn(form, verb), reason: form.get("reason"), after, seen, changed, of };
+  const { of, seen } = now;
+  const rest = { ...valuesIn(form, verb), reason: form.get("reason"), form: form.get("form") };
   return html`<p role="status">${inWords(now)}</p>
 ${of > MOST_COUNTED ? "" : html`<p><progress aria-label="Jobs that were taken" max="${of}" value="${Math.min(seen, of)}"></progress></p>`}
 <form class="act" method="post" action="${base}/bulk/${name}">
-${hidden(filterOf(form))}${hidden({ ...rest, "as-of": asOf.toISOString() })}
+${hidden(filterOf(form))}${hidden({ ...rest, ...now })}
 <p><button data-goes-on>go on</button> <button name="stop" value="1">stop</button></p>
 </form>`;
-}
-
-function ended({ base, form, by }: Sent, name: string, verb: Bulk, now: Progress, how: string): Found {
-  const { seen, changed, of, asOf } = now;
-  const says = { reason: form.get("reason"), by, seen, changed, of, "as-of": asOf.toISOString(), ended: how };
-  return {
-    seeOther: pathTo(base, `/bulk/${name}`, {
-      ...filterOf(form),
-      ...asWritten(valuesIn(form, verb), verb.fields),
-      ...says,
-    }),
-  };
-}
-
-/** What the steps have done. The address has all of it. */
-function resultOf({ base, query, acting, rights }: Visit, name: BulkName, verb: Bulk) {
-  if (rights.role !== "operator") return { title: name, body: FOR_OPERATORS };
-  const filter = filterOf(query);
-  const now = progressOf(query);
-  const how = query.get("ended") ?? "";
-  const values = { ...wordsOf(filter), ...valuesIn(query, verb) };
-  const [reason, by] = [query.get("reason") ?? "", query.get("by") ?? ""];
-  return {
-    title: `${name}: ${how}`,
-    body: html`<p class="${now.changed > 0 ? "good" : ""}">${inWords(now)}</p>
-<p><a href="${pathTo(base, "/jobs", filter)}">Back</a></p>
-${how === "done" && isKnown(verb, filter) ? same(name, { values, reason, by, schema: acting.engine.schemaName }) : none}`,
-  };
 }
 
 /** Whether the verb itself takes such a filter. Of errors only `retry` knows. */

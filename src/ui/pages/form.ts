@@ -61,6 +61,8 @@ export interface Action {
   /** Replays the recorded load as if it had been done. */
   readonly replay?: (acting: OperateContext, values: Values) => Promise<Diff>;
   readonly run: (acting: OperateContext, values: Values & Why) => Promise<Result>;
+  /** What was done, in words. */
+  readonly did: (values: Values, result: Result) => string;
   /** The arguments of the SQL function, beside reason and author. A value is an expression. */
   readonly sql: (values: Values) => Readonly<Record<string, string | undefined>>;
   /** The command's flags, where they differ from target and fields. */
@@ -111,12 +113,6 @@ export function keyIn(given: string | null): string | undefined {
 /** The same key as a field has it. */
 export function keyAsWritten(key: string | undefined): string | undefined {
   return key === "" ? EMPTY_KEY : key;
-}
-
-/** Values as a form or an address gives them again. */
-export function asWritten(values: Values, fields: readonly Field[]): Values {
-  const keys = fields.filter(({ isKey }) => isKey).map(({ name }) => [name, keyAsWritten(values[name])]);
-  return { ...values, ...Object.fromEntries(keys) };
 }
 
 const EMPTY_KEY = '""';

@@ -113,6 +113,17 @@ export function numbersIn(values: Values): LimitValues {
   return Object.fromEntries(given);
 }
 
+/** The same numbers as texts of the form, from what the database calls them. */
+export function textsOf(set: Readonly<Record<string, unknown>>): Values {
+  return Object.fromEntries(
+    NUMBERS.flatMap(({ option, name }) => {
+      const value = set[overridableFields[option]?.column ?? option];
+      if (value === undefined) return [];
+      return [[name, option === "per" ? `${value} seconds` : String(value)]];
+    }),
+  );
+}
+
 /** @throws {ArgumentError} unless it is an object. SQL says what is wrong with its values */
 export function whereIn(given: string | undefined): ContextValues | undefined {
   if (given === undefined) return undefined;

@@ -29,7 +29,7 @@ export function same(name: ActionName, { values, reason, by, schema }: Act): Mar
   const sql = Object.entries(args)
     .filter(([, value]) => value !== undefined)
     .map(([arg, value]) => `${RESERVED.has(arg) ? `"${arg}"` : arg} => ${value}`);
-  return html`<h2>The same as a command, and in SQL</h2>
+  return html`<details><summary>The same as a command, and in SQL</summary>
 <pre>${command}</pre>
-<pre>select * from ${identifier(schema)}.${name.replace("-", "_")}(${sql.join(", ")});</pre>`;
+<pre>select * from ${identifier(schema)}.${name.replace("-", "_")}(${sql.join(", ")});</pre></details>`;
 }

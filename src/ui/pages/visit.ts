@@ -40,7 +40,7 @@ interface Content {
   readonly title: string;
   readonly body: Markup;
   /** Default: 200. */
-  readonly status?: 400 | 403;
+  readonly status?: 400 | 403 | 409;
   /** The pages above it, the outermost first. Default: none. */
   readonly trail?: Trail;
   /** What was searched for, for the field in the frame. */
@@ -51,6 +51,9 @@ interface Content {
 
 /** Makes a page. */
 export type Page = (visit: Visit) => Promise<Found>;
+
+/** Does what a form asks. */
+export type Act = (sent: Sent) => Promise<Found>;
 
 /** What the address says, without what is empty. */
 export function asked(query: URLSearchParams, name: string): string | undefined {
