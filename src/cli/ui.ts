@@ -12,8 +12,6 @@ import { say, sayJson, tell } from "./output/say.ts";
 /** Only this machine reaches it, so it asks for no sign-in. */
 const ADDRESS = "127.0.0.1";
 const PORT = 4180;
-/** What a browser calls the address. Under any other name a page of another site may have led it here. */
-const HERE = /^(127\.0\.0\.1|localhost)(:\d+)?$/;
 
 /** What opens an address, by platform. */
 const OPENERS: Partial<Record<NodeJS.Platform, readonly [string, ...string[]]>> = {
@@ -51,10 +49,8 @@ export const command = defineCommand({
       pool,
       schema: policySchema,
       environment: values.environment,
-      authorize: ({ headers }) =>
-        HERE.test(headers.get("host") ?? "")
-          ? { name: by, role: values["read-only"] ? "viewer" : "operator" }
-          : null,
+      publicOrigins: [`http://${ADDRESS}`], // under any other name a page of another site may have led a browser here
+      authorize: () => ({ name: by, role: values["read-only"] ? "viewer" : "operator" }),
     });
     const server = http.createServer(toNodeHandler(ui)).listen(port, ADDRESS);
     try {

@@ -13,7 +13,7 @@ import { TENANT_PAGES } from "./pages/tenant/pages.ts";
 import { layout } from "./parts/layout.ts";
 import { html } from "./parts/markup.ts";
 import { makeReplays } from "./replays.ts";
-import { comesFromOurPages } from "./same-origin.ts";
+import { comesFromOurPages, hostOf, isOurHost } from "./same-origin.ts";
 import { isSendersError } from "./senders-error.ts";
 import { makeSnapshots, type Snapshots } from "./snapshots.ts";
 import type { TraceUrl } from "./trace-url.ts";
@@ -58,11 +58,33 @@ const HEADERS = {
   "cache-control": "private, no-cache",
 };
 
+/** Whether a request may come under its name for the host. Without `publicOrigins` all may, and that is said once. */
+function makeHostCheck(publicOrigins: readonly string[]): (host: string) => boolean {
+  let isSaid = false;
+  return (host) => {
+    if (isOurHost(host, publicOrigins)) return true;
+    if (publicOrigins.length > 0) return false;
+    if (!isSaid)
+      process.emitWarning(
+        `The admin pages are open under the name ${JSON.stringify(host)}, and under any other: a site could lead its visitors' ` +
+          "browsers to them under a name of its own. Name the origin that your browser shows in publicOrigins of createUi",
+        { code: "DISPATCH_POLICY_HOST" },
+      );
+    isSaid = true;
+    return true;
+  };
+}
+
+const STRANGE_HOST =
+  "These pages are not meant to be reached under this name. If they are, its origin is missing in publicOrigins of createUi\n";
+
 /** Every request is first asked for its sender, and one that may change something for where it comes from. */
 export function makeApp(settings: AppSettings): Hono<Env> {
   const app = new Hono<Env>({ strict: false }).basePath(settings.base || "/");
+  const mayBeCalled = makeHostCheck(settings.publicOrigins);
   app.use(async (c, next) => {
     for (const [name, value] of Object.entries(HEADERS)) c.header(name, value);
+    if (!mayBeCalled(hostOf(c.req.raw))) return c.text(STRANGE_HOST, 421);
     const viewer = await settings.authorize(c.req.raw);
     if (viewer instanceof Response) return viewer;
     if (!viewer) return c.text("Sign in first\n", 401); // without types, a look-up may give undefined

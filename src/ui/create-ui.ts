@@ -60,8 +60,10 @@ export interface UiSettings {
    */
   environment?: string | undefined;
   /**
-   * Origins from which forms may come, such as `"https://admin.example.org"`, if a proxy gives requests another `Host`.
-   * @default the origin of the `Host` header
+   * Origins at which the pages are reached, such as `"https://admin.example.org"`. A request under another name for the host is
+   * refused, because another site can make its own name lead here. `localhost` and IP addresses are not. Forms may come from
+   * these origins, also if a proxy gives requests another `Host`: if that is a name, add it as well.
+   * @default any; a warning says so once
    */
   publicOrigins?: readonly string[] | undefined;
   /**

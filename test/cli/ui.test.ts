@@ -50,7 +50,7 @@ test("it serves the pages under this machine's names alone, says where, and ends
     headers: { "sec-fetch-site": "same-origin" },
   });
   t.is(sent.status, 403);
-  t.is(await statusAt(url, "evil.example"), 401, "a name that another site made point here");
+  t.is(await statusAt(url, "evil.example"), 421, "a name that another site made point here");
   child.kill("SIGTERM");
   t.deepEqual(await gone, [0, null]);
 });

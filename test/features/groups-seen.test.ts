@@ -7,7 +7,7 @@ import { policyOf, scenario } from "../helpers/scenario.ts";
 import { table } from "../helpers/table.ts";
 
 const report = policyOf("report");
-const HERE = "http://admin.example.org";
+const HERE = "http://localhost";
 
 async function world(t: ExecutionContext) {
   const it = await scenario(t, { backoff: () => false }, { others: [report] });

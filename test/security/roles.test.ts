@@ -366,7 +366,7 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
   t.is(groups.length, 1);
   for (const path of Object.keys(PAGES)) {
     const page = await ui(
-      new Request(`http://a.example${path}?policy=p&partition=a&id=${jobs[0].id}&group=${groups[0].id}`),
+      new Request(`http://localhost${path}?policy=p&partition=a&id=${jobs[0].id}&group=${groups[0].id}`),
     );
     t.is(page.status, 200, `${path}: ${await page.text()}`);
   }

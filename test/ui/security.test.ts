@@ -109,7 +109,7 @@ test("requests that no browser sends are refused, and do not end the process", a
     asked.push(url);
     return null;
   };
-  const handler = toNodeHandler(createUi({ pool: NO_POOL, authorize }));
+  const handler = toNodeHandler(createUi({ pool: NO_POOL, authorize, publicOrigins: ["http://a.example"] }));
   const server = http.createServer((request, response) => {
     handler(request, response).catch((error) => response.destroy(error)); // a host does not catch it
   });
@@ -215,8 +215,57 @@ test("what is no verb has no page and no form, whatever objects inherit", async 
     }
 });
 
+test("another name for the host is refused if the pages have names, but no address is", async (t) => {
+  let asked = 0;
+  const ui = createUi({
+    pool: NO_POOL,
+    publicOrigins: ["https://admin.example.org", "http://jobs.internal:3000"],
+    authorize: () => {
+      asked++;
+      return null;
+    },
+  });
+  const statusFor = async (host: string) => (await ui(new Request(`${HERE}/`, { headers: { host } }))).status;
+  for (const host of [
+    ...["admin.example.org", "ADMIN.example.org", "admin.example.org:443", "jobs.internal:3000", "localhost"],
+    ...["localhost:4180", "127.0.0.1", "127.0.0.1:4180", "[::1]:3000", "10.1.2.3:80"],
+  ])
+    t.is(await statusFor(host), 401, host);
+  asked = 0;
+  for (const host of [
+    ...["evil.example", "admin.example.org.evil.example", "evil.example:443", "admin.example.org:8443", ""],
+    ...[
+      "jobs.internal",
+      "localhost.evil.example",
+      "127.0.0.1.evil.example",
+      "a b",
+      "admin.example.org@evil.example",
+    ],
+  ])
+    t.is(await statusFor(host), 421, host);
+  t.is(asked, 0, "nobody is asked who it is");
+  const answer = await ui(new Request("http://evil.example/"));
+  t.regex(await answer.text(), /not meant to be reached under this name.*publicOrigins of createUi/);
+});
+
+test.serial("pages that any name reaches say so once, and not for an address", async (t) => {
+  const said: unknown[][] = [];
+  const { emitWarning } = process;
+  process.emitWarning = ((...warning: unknown[]) => said.push(warning)) as never;
+  t.teardown(() => {
+    process.emitWarning = emitWarning;
+  });
+  const ui = createUi({ pool: NO_POOL, authorize: () => null });
+  for (const host of ["127.0.0.1:4180", "localhost", "jobs.example", "other.example", "jobs.example"])
+    t.is((await ui(new Request(`${HERE}/`, { headers: { host } }))).status, 401);
+  t.is(said.length, 1);
+  t.regex(String(said[0]![0]), /open under the name "jobs\.example".*publicOrigins of createUi/);
+  t.deepEqual(said[0]![1], { code: "DISPATCH_POLICY_HOST" });
+});
+
 test("a form of another site changes nothing", async (t) => {
-  const it = await world(t, { publicOrigins: ["https://admin.public.example"] });
+  const origins = ["https://admin.public.example", "http://admin.example.org"];
+  const it = await world(t, { publicOrigins: origins });
   const before = await it.audit();
   for (const headers of [
     { "sec-fetch-site": "cross-site" },
@@ -228,7 +277,7 @@ test("a form of another site changes nothing", async (t) => {
   ] as Record<string, string>[])
     t.is((await it.send("/act/pause", PAUSE, { host: "admin.example.org", ...headers })).status, 403);
   t.deepEqual(await it.audit(), before);
-  for (const origin of [HERE, "https://admin.public.example"])
+  for (const origin of origins)
     t.is((await it.send("/act/pause", PAUSE, { host: "admin.example.org", origin })).status, 200, origin);
 });
 

@@ -6,7 +6,7 @@ import { world as database } from "../cli/world.ts";
 
 /** Of the pages. The test names the database. */
 export type Options = Partial<Omit<UiOptions, "pool" | "preset">>;
-export const HERE = "http://admin.example.org";
+export const HERE = "http://127.0.0.1:4180";
 
 /** Of all pages; `job` is the id of a job. */
 export function paths(job: string): readonly string[] {
