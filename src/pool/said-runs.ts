@@ -177,7 +177,9 @@ export function makeSaidRuns({
     server = now;
     for (const id of lent) if (!hand.running.has(id)) lent.delete(id);
     if (lent.size > 0) await withPgClient((client) => engine.lend(client, poolId, [...lent]));
-    if (performance.now() >= givesUpAt) await giveUpOnce();
+    if (performance.now() < givesUpAt) return;
+    await say(now, false); // a slot is spared whose start was recorded just before the pool said its runs last
+    await giveUpOnce();
   }
 
   /** Jobs may be locked that nobody has: those will be locked for long enough. */

@@ -115,3 +115,25 @@ test("the end of a run whose row may be another job's by now is not recorded: th
   });
   await worker.everythingIsReleased();
 });
+
+test("a slot of a job that the pool does not run is left to sweeps some seconds after a lost answer", async (t) => {
+  const open = Promise.withResolvers<void>();
+  t.teardown(open.resolve);
+  const worker = await startWorker(t, { policies: [work], preset, tasks: { work: () => open.promise } });
+  const { pool } = worker;
+  await worker.utils.addJob("work", { key: "a" });
+  const { id } = (await worker.sees("job:start"))[0]!;
+  const [{ pool_id }] = await table(pool, "workers").all();
+  const other = { job_id: "999999", staged_id: "999999", limiter_ids: [], attempt: 1, pool_id };
+  const row = await table(pool, "in_flight_jobs").one({ job_id: id });
+  await table(pool, "in_flight_jobs").add({ ...row, ...other, started_at: new Date() });
+  pool.emit("dispatchPolicy:lostAnswer" as never);
+  await until("it has no pool", async () => {
+    const { pool_id: its } = await table(pool, "in_flight_jobs").one({ job_id: other.job_id });
+    return its === null;
+  });
+  t.is((await table(pool, "in_flight_jobs").one({ job_id: id })).pool_id, pool_id, "the other one runs");
+  await table(pool, "in_flight_jobs").remove({ job_id: other.job_id });
+  open.resolve();
+  await worker.sees("job:success");
+});
