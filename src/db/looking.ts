@@ -1,6 +1,7 @@
 import type { WithPgClient } from "graphile-worker";
 import pg from "pg";
 import { isDirect, prepareSession } from "./own-session.ts";
+import { quietPool } from "./quiet-pool.ts";
 
 type Use<T> = (withPgClient: WithPgClient) => Promise<T>;
 
@@ -16,18 +17,10 @@ export function looking<T>(connectionString: string, use: Use<T>): Promise<T> {
 
 /** A few connections for pages. Without a string, PG* says where. */
 export function openPool(connectionString: string | undefined): pg.Pool {
-  return quietly({
+  return quietPool({
     ...{ connectionString, max: 4, fallback_application_name: "dispatch_policy" },
     verify: (client, done) => void prepareSession(client).then(() => done(), done),
   });
-}
-
-/** A pool in which the next statement reports a lost connection, also while the pool ends. */
-export function quietly(config: pg.PoolConfig): pg.Pool {
-  const pool = new pg.Pool(config);
-  pool.on("error", () => {});
-  pool.on("connect", (client) => client.on("error", () => {}));
-  return pool;
 }
 
 /** Behind a pooler the setting would stay in a session that others get. */

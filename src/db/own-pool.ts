@@ -1,4 +1,4 @@
-import pg from "pg";
+import type pg from "pg";
 import { type HostConnections, settingsOf } from "./connection-settings.ts";
 import { NoAnswerError, withDeadline, within } from "./deadline.ts";
 import { limitStatements } from "./isolation.ts";
@@ -6,6 +6,7 @@ import { codeOf } from "./outage.ts";
 import { prepareSession } from "./own-session.ts";
 import { parameter } from "./parameters.ts";
 import type { Patience } from "./patience.ts";
+import { quietPool } from "./quiet-pool.ts";
 import { OLD_SERVER } from "./sqlstates.ts";
 
 export interface OwnPoolOptions extends HostConnections {
@@ -185,7 +186,7 @@ export type OwnPool = ReturnType<typeof makeOwnPool>;
 
 /** A pool that keeps its connections. */
 function makePool(settings: pg.PoolConfig): pg.Pool {
-  const pool = new pg.Pool({
+  return quietPool({
     ...settings,
     min: 0,
     query_timeout: 0, // pg would lend the connection again while the statement still waits there
@@ -193,9 +194,6 @@ function makePool(settings: pg.PoolConfig): pg.Pool {
     maxUses: Number.POSITIVE_INFINITY,
     keepAlive: true,
   });
-  pool.on("error", () => {}); // a lost connection: its statement reports that, and the pool makes another
-  pool.on("connect", (client) => client.on("error", () => {}));
-  return pool;
 }
 
 /** A backend, as nobody else has it again. Null: behind a pooler, whose backends serve others as well. */

@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream";
 import pg from "pg";
+import { quietPool } from "./quiet-pool.ts";
 
 export type { Pool } from "pg";
 
@@ -11,17 +12,14 @@ const MOST_CONNECTIONS = 10;
  * connections take the pool's options, so they use such streams as well.
  */
 export function makeStreamPool(stream: () => Duplex): pg.Pool {
-  const pool = new pg.Pool({
+  // Graphile Worker warns about a pool without its handlers
+  return quietPool({
     stream,
     Client: UnpreparedClient,
     max: MOST_CONNECTIONS,
     ssl: false, // or PGSSLMODE in the environment might ask for it
     idleTimeoutMillis: 0, // an idle stream costs nothing, and a timer would keep the process alive
   });
-  // a lost connection: its statement reports that. Graphile Worker warns about a pool without these handlers
-  pool.on("error", () => {});
-  pool.on("connect", (client) => client.on("error", () => {}));
-  return pool;
 }
 
 /**

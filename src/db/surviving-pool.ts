@@ -1,4 +1,5 @@
-import pg from "pg";
+import type pg from "pg";
+import { quietPool } from "./quiet-pool.ts";
 
 /** A statement of Graphile Worker takes milliseconds, and waits for locks of others for moments. */
 const ANSWER_WITHIN_MS = 20_000;
@@ -22,15 +23,13 @@ const REPEATED = "ETIMEDOUT";
  * console.log(pgPool.options.max); // then `run({ preset, pgPool })`
  */
 export function survivingPool(config: pg.PoolConfig = {}): pg.Pool {
-  const pool = new pg.Pool({
+  const pool = quietPool({
     keepAlive: true,
     connectionTimeoutMillis: CONNECT_WITHIN_MS,
     query_timeout: ANSWER_WITHIN_MS,
     ...config,
   });
-  pool.on("error", () => {}); // a lost connection: its statement reports that, and the pool makes another
   pool.on("connect", (client) => {
-    client.on("error", () => {});
     const query = client.query.bind(client) as (...args: unknown[]) => unknown;
     client.query = ((...args: unknown[]) => {
       const answer = query(...args);

@@ -5,8 +5,8 @@ import { declarePolicies } from "../admit/declare.ts";
 import type { TickContext } from "../admit/tick.ts";
 import { anEmitter, checkOptions, optional } from "../checks/options.ts";
 import { type Engine, makeEngine } from "../db/engine.ts";
-import { quietly } from "../db/looking.ts";
 import { migrate } from "../db/migrate.ts";
+import { quietPool } from "../db/quiet-pool.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import type { Pool } from "../db/stream-pool.ts";
 import { type EventSink, safely } from "../events.ts";
@@ -187,7 +187,7 @@ async function openWorkerUtils(options: PolicyUtilsOptions): Promise<WorkerUtils
 function ownPool({ connectionString, preset = {}, maxPoolSize }: PolicyUtilsOptions): Pool | undefined {
   const place = connectionString ?? inPreset(preset, "connectionString") ?? process.env.DATABASE_URL;
   if (!place && !process.env.PGDATABASE) return undefined; // it says so
-  return quietly({
+  return quietPool({
     ...(place && { connectionString: place }),
     max: maxPoolSize ?? inPreset(preset, "maxPoolSize") ?? 10,
   });
