@@ -28,7 +28,7 @@ comment on column history.ended_at is 'When it ended for good; null: it has not.
 comment on column history.outcome is
   'succeeded, failed (for good), removed, dropped, replaced or gone, as docs/operating.md explains; null: it has not ended.';
 comment on column history.attempts is 'How many times it was started; null: it has not ended, or nobody knows.';
-comment on column history.error is 'First line of its last error, if it failed for good.';
+comment on column history.error is 'First line of its last error, if it failed for good; of one that was dropped why: expired or max_pending.';
 comment on column history.waited is
   'Seconds that it waited in staging before its admissions, by reason. in_line: nothing held its partition back. docs/operating.md says how they are counted.';
 comment on column history.waited_by_gate is

@@ -15,7 +15,12 @@ select p.name as policy, q.key as partition, q.shard, q.context, q.weight,
   case when q.laned then w.dropped_total else q.dropped_total end as dropped_total,
   case when q.laned then w.created_at else q.created_at end as created_at, q.id,
   _shown_reason(
-    p.paused_until, q.paused_until, q.held_until, q.breaker_until, q.denied_reason) as reason
+    p.paused_until, q.paused_until, q.held_until, q.breaker_until, q.denied_reason) as reason,
+  nullif(case when q.laned then w.admitted_at else q.admitted_at end, '-infinity') as last_admitted_at,
+  -- at a steady pace r the decayed count is r * half-life / ln 2
+  case when not p.fair_by_work
+    then _decayed(q.decayed_admits, q.decayed_at, p.half_life, statement_timestamp()) * ln(2) / p.half_life * 60 end
+    as admits_a_minute
 from partitions q
 join policies p on p.id = q.policy_id
 left join limiters l on l.id = q.blocked_on
@@ -29,7 +34,7 @@ left join (
 ) a on a.partition_id = q.id
 left join lateral (   -- all of its lanes, see _lanes_beside
   select array_agg(s.id) as ids, sum(s.staged) as staged, sum(s.admitted_total)::bigint as admitted_total,
-    sum(s.dropped_total)::bigint as dropped_total, min(s.created_at) as created_at,
+    sum(s.dropped_total)::bigint as dropped_total, min(s.created_at) as created_at, max(s.admitted_at) as admitted_at,
     (array_agg(s.id order by s.due_at <= statement_timestamp() desc, s.staged > 0 desc, s.eligible_at, s.head_priority, s.head_run_at,
       s.head_id, s.id))[1] as first   -- as _first_lane
   from partitions s
@@ -79,3 +84,6 @@ comment on column partitions.created_at is 'When it was made.';
 comment on column partitions.id is 'A hash of policy and key; of a lane, it ends in one of its keys.';
 comment on column partitions.reason is
   'Why it waits, pauses and holds included; null: nothing holds it back. docs/operating.md explains the reasons.';
+comment on column partitions.last_admitted_at is 'When a job of it was admitted last; null: none was.';
+comment on column partitions.admits_a_minute is
+  'Jobs admitted a minute, lately: older ones count less, by the half-life of its policy''s fairness. Null if fairness is by work.';

@@ -67,6 +67,8 @@ export interface ExplainedGate {
   keptFor: string | null;
   /** The five jobs that have occupied its slots for longest, if it has no room. */
   holders: readonly Holder[];
+  /** Seconds that 95 of 100 runs of the policy take at most. Null: it has room, or no run has ended yet. */
+  runsUsually: number | null;
 }
 
 /** An operator's limit. It is for a key, for the partitions with values in their context, or else for every key. */
@@ -93,6 +95,8 @@ export interface Holder {
   startedAt: Date | null;
   /** The worker that runs it. */
   workerId: string | null;
+  /** Whether it has run for over a minute, and for ten times as long as {@link ExplainedGate.runsUsually}. */
+  long: boolean;
 }
 
 /** Who cancelled a job that runs, or whose run was cut short. */

@@ -59,6 +59,10 @@ export interface PartitionStatus {
   admittedTotal: number;
   /** Jobs that were dropped since it was made, by `maxPending`, `whenBusy` or `uniqueFor`, or because they expired. */
   droppedTotal: number;
+  /** When a job of it was admitted last; null: none was. */
+  lastAdmittedAt: Date | null;
+  /** Jobs admitted a minute lately: older ones count less, by the half-life of fairness. Null if fairness is by work. */
+  admitsAMinute: number | null;
   /** When it was made. In the explanation of a staged job: when that job was added. */
   createdAt: Date;
 }

@@ -155,7 +155,7 @@ test("explain --key finds the policy, and lists them if several have the key", a
     several.stdout.split("\n").filter((line) => /^\S/.test(line)),
     ["fetch_endpoint/ep1  waiting  concurrency_full", "make_report/ep1  waiting", "send_mail/ep1  waiting"],
   );
-  t.regex(several.stdout, /^ {2}It waits for gate "concurrency" of ep1: 2 of 2 are in flight/m);
+  t.regex(several.stdout, /It waits for gate "concurrency" of ep1: 2 of 2\s+are in flight/);
   t.is(several.stderr, "For more of one: explain --policy NAME --partition KEY\n");
   const rows = rowsOf((await cli("explain", "--key", "ep1", "--json")).stdout);
   t.deepEqual(

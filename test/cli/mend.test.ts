@@ -86,7 +86,7 @@ const CAUSES: Record<
       await utils.resume(endpoint("ep3"));
       await utils.setLimit({ policy: "fetch_endpoint", gate: "throttle", set: { rate: 0 } });
     },
-    says: /To let it go:/,
+    says: /Start a worker that has its policy\. To let it go now:/,
     command: / clear-limit --policy fetch_endpoint --gate throttle$/,
     then: async (t, { utils }) => t.deepEqual(await utils.limits(), []),
   },

@@ -13,6 +13,7 @@ import {
   type TestGate,
   throttle,
 } from "../helpers/engine.ts";
+import { QUIET_MINUTE } from "../helpers/minutes.ts";
 import { fetchJob } from "../helpers/native.ts";
 import { workerTable } from "../helpers/table.ts";
 
@@ -93,7 +94,7 @@ test("throttled: the gate, the tokens and the next time", async (t) => {
   t.true(wait > 3_500_000 && wait <= 3_600_000, `${wait}`);
   t.regex(
     it.sentence,
-    /^It waits for tokens of gate "partner": 0\.0\d of 1\.00 are left, enough in (59|60) min\./,
+    /It waits for tokens of gate "partner": 0\.0\d of 1\.00 are left, enough in (59|60) min\./,
   );
 });
 
@@ -130,7 +131,7 @@ test("throttled by a calendar window: the unit and the zone, and when it ends", 
   t.regex(
     it.sentence,
     new RegExp(
-      `^It waits for tokens of gate "quota": 0\\.00 of 1\\.00 per ${unit} in ${zone} are left, enough in `,
+      `It waits for tokens of gate "quota": 0\\.00 of 1\\.00 per ${unit} in ${zone} are left, enough in `,
     ),
   );
   const { rows: views } = await world.pool.query(
@@ -152,7 +153,7 @@ test("its own slot is full: who holds it", async (t) => {
   t.regex(
     it.sentence,
     new RegExp(
-      `^It waits for gate "concurrency" of a: 1 of 1 are in flight, the oldest for .* \\(job ${holder}\\)\\.`,
+      `It waits for gate "concurrency" of a: 1 of 1 are in flight, the oldest for .* \\(job ${holder}\\)\\.`,
     ),
   );
   const running = await explain(world, holder!);
@@ -227,7 +228,10 @@ test("a partition that no router has seen waits as well, and is not unknown", as
   const [id] = await world.stage("a");
   const it = await explain(world, { partition: "a" });
   t.like(it, { state: "waiting", id, partition: "a", policy: "p", reason: null, gates: [], ticked_by: null });
-  t.regex(it.sentence, /^Nothing holds it back: .* No live worker runs the loop/);
+  t.regex(
+    it.sentence,
+    /^Nobody admits its jobs: no live worker runs the loop .* Nothing else holds it back\.$/,
+  );
   const unknown = await explain(world, { partition: "b" });
   t.is(unknown.state, "unknown");
   t.regex(unknown.sentence, /^Nothing is known of this partition: .* the key is misspelt\.$/);
@@ -245,7 +249,7 @@ test("paused, and by whom: the policy, or the partition", async (t) => {
   const partition = await agreed(t, world, id!);
   t.like(partition, { reason: "paused", gate: null, next_at: null });
   t.deepEqual(partition.stop, { what: "partition", by: "bo", reason: "invoice", until: null, besides: null });
-  t.regex(partition.sentence, /^The partition was paused by bo \(invoice\)\./);
+  t.regex(partition.sentence, /The partition was paused by bo \(invoice\)\./);
   await world.pool.query("select dispatch_policy.pause('p', until => '2100-01-01T00:00Z', by => 'ana')");
   const policy = await explain(world, id!);
   t.is(policy.stop.what, "policy");
@@ -263,7 +267,7 @@ test("held after a 429, and until when", async (t) => {
   t.is(it.reason, "held");
   t.is(new Date(it.next_at).toISOString(), "2100-01-01T00:00:00.500Z");
   t.like(it.stop, { what: "partition", by: "task", reason: "429" });
-  t.regex(it.sentence, /^The partition is on hold by task \(429\) until 2100-01-01T00:00:00\+00:00\./);
+  t.regex(it.sentence, /The partition is on hold by task \(429\) until 2100-01-01T00:00:00\+00:00\./);
 });
 
 test("the breaker, until its cooldown is over", async (t) => {
@@ -340,6 +344,71 @@ test("a pass left it behind: the budget, or the batch; and how many go before it
   t.like(left.mend, { verb: "tick", options: { policy: "p" } });
 });
 
+test("a slot is held for far longer than runs take: its job is named, and what ends it", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const [, id] = await world.stage(["a", "a"]);
+  t.is(await world.passes(2), 1);
+  const [holder] = await world.inFlight();
+  await fetchJob(world, holder!, "worker-1");
+  await world.table("policies").set({ crontab_ticked_at: () => "now()" });
+  const running = (since: string) =>
+    workerTable(world.pool).set({ locked_at: () => `now() - interval '${since}'` }, { id: holder });
+  await running("41 minutes");
+  const unknown = await explain(world, id!);
+  t.like(unknown.gates[0], { runs_usually: null });
+  t.false(unknown.gates[0].holders[0].long, "no run has ended yet");
+  const { id: policy_id } = await world.table("policies").one();
+  const runs = { runs: { 4: 100 }, run_max: 1 };
+  await world.table("minutes").add({ ...QUIET_MINUTE, policy_id, minute: "-infinity", ...runs });
+  const it = await agreed(t, world, id!);
+  t.like(it.gates[0], { runs_usually: 1 });
+  t.true(it.gates[0].holders[0].long);
+  t.regex(
+    it.sentence,
+    new RegExp(`Job ${holder} has run for 41 min, and 95 of 100 jobs of this policy run 1 s at most`),
+  );
+  t.deepEqual(it.mend, {
+    ...{ verb: "cancel", options: { ids: [holder] } },
+    words: `If job ${holder} hangs, to end it`,
+  });
+  await running("50 seconds");
+  const usual = await explain(world, id!);
+  t.false(usual.gates[0].holders[0].long, "a minute is not long");
+  t.is(usual.mend.verb, "set_limit");
+});
+
+test("an admitted job says whether a live worker has its task", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const [id] = await world.stage("a");
+  t.is(await world.passes(), 1);
+  t.is(
+    (await explain(world, id!)).sentence,
+    "It was admitted, and no live worker has its task: it starts when one does.",
+  );
+  await world.pool.query(
+    "select dispatch_policy_internal._worker_alive('pool', 1, '{p}', 'host', 7, '1 hour', '0')",
+  );
+  t.is((await explain(world, id!)).sentence, "It was admitted, and a worker fetches it next.");
+});
+
+test("a partition says when a job of it was admitted last, and how many are a minute", async (t) => {
+  const world = await engine(t, { gates: [] });
+  await world.stage(["a", "a", "a"]);
+  const partition = async () =>
+    (await world.pool.query("select last_admitted_at, admits_a_minute from dispatch_policy.partitions"))
+      .rows[0];
+  await world.route();
+  t.deepEqual(await partition(), { last_admitted_at: null, admits_a_minute: 0 });
+  t.is(await world.passes(), 3);
+  const { half_life: halfLife } = await world.table("policies").one();
+  const { last_admitted_at: at, admits_a_minute: rate } = await partition();
+  t.true(Math.abs(at.getTime() - Date.now()) < 60_000);
+  // 3 jobs within one half-life, at a steady pace
+  t.true(rate > 0 && rate <= (3 * Math.LN2 * 60) / halfLife, `${rate}`);
+  await world.table("policies").set({ fair_by_work: true });
+  t.is((await partition()).admits_a_minute, null, "then it counts seconds");
+});
+
 test("enough is ahead of the workers", async (t) => {
   const { world, id } = await waiting(t, [], { ahead: 1 });
   const it = await agreed(t, world, id);
@@ -354,7 +423,7 @@ test("nobody ticks, and who does", async (t) => {
   await world.route();
   const it = await explain(world, id!);
   t.is(it.ticked_by, null);
-  t.regex(it.sentence, /No live worker runs the loop of this policy/);
+  t.regex(it.sentence, /^Nobody admits its jobs: no live worker runs the loop of this policy/);
   await world.pool.query(
     "select dispatch_policy_internal._worker_alive('pool', 1, '{p}', 'host', 7, '1 hour', '0')",
   );

@@ -67,7 +67,7 @@ test("jobs are dropped by a bounded backlog, and by gates that deny", async (t) 
   await it.table("policies").set({ max_pending: 1, when_full: "drop_oldest" });
   const [oldest] = await it.stage("a");
   await it.stage("a");
-  t.like((await rows(it))[0], { id: oldest, outcome: "dropped", partition: "a" });
+  t.like((await rows(it))[0], { id: oldest, outcome: "dropped", partition: "a", error: "max_pending" });
   await it.passes();
   await it.table("policies").set({ max_pending: null, when_busy: "skip" });
   await it.stage("a");

@@ -327,7 +327,8 @@ $$;
 --   set_by    the override in force, with who set it and for what (`key`, or `where`, the context; neither: every key), and
 --     whether it is a `hold`; null: the numbers are the policy's, or of the job's context (`source`)
 --   kept_for  the partition for which a slot is reserved
---   holders   who occupies the slots of one without room: the five jobs that have done so for longest, oldest first
+--   holders   who occupies the slots of one without room: the five jobs that have done so for longest, oldest first. `long`:
+--     it has run for more than a minute, and for ten times as long as 95 of 100 runs of the policy (`runs_usually`, seconds)
 --   would_lack  of a shadow gate, which lacks nothing: whether it would have no room; null: the gate is real
 create or replace function _explained_gates(p_policy policies, p_partition partitions, p_cost float8, p_now timestamptz)
 returns jsonb language plpgsql stable as $$
@@ -367,14 +368,16 @@ begin
       'holders', coalesce(case when n.tokens is null and k.lacks then (
         select jsonb_agg(jsonb_build_object(
           'job_id', f.job_id::text, 'partition', q.key, 'admitted_at', f.admitted_at, 'started_at', j.locked_at,
-          'worker_id', j.locked_by) order by f.admitted_at, f.job_id)
+          'worker_id', j.locked_by, 'long', coalesce(
+            u.seconds > 0 and extract(epoch from p_now - j.locked_at) > greatest(10 * u.seconds, 60), false)) order by f.admitted_at, f.job_id)
         from (
           select x.* from in_flight_jobs x where n.id = any(x.limiter_ids) order by x.admitted_at, x.job_id limit 5) f
         join partitions q on q.id = f.partition_id
-        left join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id) end, '[]')
-    ) order by u.ord), '[]')
-    from unnest((p_partition).limiter_ids) with ordinality u (id, ord)
-    join _rooms_of((p_policy).id, (p_partition).limiter_ids, p_now, true) n on n.id = u.id
+        left join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id) end, '[]'),
+      'runs_usually', u.seconds
+    ) order by i.ord), '[]')
+    from unnest((p_partition).limiter_ids) with ordinality i (id, ord)
+    join _rooms_of((p_policy).id, (p_partition).limiter_ids, p_now, true) n on n.id = i.id
     left join lateral (
       select x.value as gate from jsonb_array_elements((p_policy).definition -> 'gates') x where x.value ->> 'name' = n.gate
     ) d on true
@@ -386,6 +389,10 @@ begin
           n.slots, n.reserved_for, n.tokens, n.capacity, n.rate, (p_partition).id, p_cost), false) as lacks,
         _lack_reason(n.kind, n.tokens, n.rate, coalesce(n.share, n.cap)) as reason,
         coalesce(n.tokens, n.shadow_tokens) as tokens, n.shadow_tokens is not null or n.shadow_slots is not null as is_shadow
-    ) k);
+    ) k
+    left join lateral (   -- all of its runs
+      select _quantile(0.95, m.runs, m.run_max) as seconds from minutes m
+      where m.policy_id = (p_policy).id and m.minute = '-infinity' and k.tokens is null and k.lacks
+    ) u on true);
 end
 $$;

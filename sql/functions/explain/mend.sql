@@ -15,6 +15,7 @@ declare
   v_acts text := (select r.acts from _known_reasons(v_reason) r);
   v_gate jsonb := (select g from jsonb_array_elements(p_it -> 'gates') g where g ->> 'gate' = p_it ->> 'gate');
   v_limit jsonb := v_gate -> 'limit';
+  v_long jsonb := jsonb_path_query_first(v_gate, '$.holders[*] ? (@.long == true)');
   v_policy jsonb := jsonb_build_object('policy', p_it -> 'policy');
   v_partition jsonb := v_policy || jsonb_build_object('partition', p_it -> 'partition');
   v_no_ticks boolean := p_it ->> 'no_estimate' = 'neither a loop nor the crontab ticks its policy';
@@ -27,6 +28,9 @@ begin
       jsonb_build_object('ids', jsonb_build_array(p_it -> 'job_id')));
   elsif p_it ->> 'state' not in ('staged', 'parked', 'waiting') and v_reason is null then
     return null;
+  elsif v_kind = 'cap' and v_long is not null and v_no_ticks is not true then
+    return jsonb_build_object('words', 'If job ' || (v_long ->> 'job_id') || ' hangs, to end it', 'verb', 'cancel', 'options',
+      jsonb_build_object('ids', jsonb_build_array(v_long -> 'job_id')));
   end if;
   v_verb := case
     when v_kind = 'stop' or v_reason = 'probing' then 'resume'
@@ -57,10 +61,11 @@ begin
     when (p_it #>> '{place,jobs_before}')::int > 0 and v_verb in ('set_limit', 'admit') then 'the next job of its partition'
     else 'it' end || ' go';
   return jsonb_build_object('verb', v_verb, 'options', v_options, 'words', case
+    when v_no_ticks and v_kind is distinct from 'stop' and v_acts is distinct from 'developer'
+      then 'Start a worker that has its policy' || coalesce('. To ' || v_it || ' now', '')
     when v_acts = 'developer' then 'Once its cause is mended, to ' || v_it
     when v_reason = 'waiting_key' and p_it ->> 'error' is not null then 'Once its cause is mended, it goes by itself'
     when v_acts = 'operator' or p_it ->> 'no_estimate' = 'it is never due' then 'To ' || v_it
-    when v_no_ticks then 'Start a worker that has its policy' || coalesce('. To ' || v_it || ' now', '')
     else 'Nothing to do: it goes by itself' || coalesce(' in ' || _start_in_words(p_it, p_now), ', and nobody can tell when')
       || coalesce('. To ' || v_it || ' sooner', '') end);
 end

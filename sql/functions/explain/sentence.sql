@@ -9,6 +9,8 @@ declare
   v_set jsonb := v_gate -> 'set_by';
   v_shares int := _shares_in_all((v_limit ->> 'share')::int, (v_limit ->> 'pools')::int);
   v_oldest jsonb := v_gate -> 'holders' -> 0;
+  v_long jsonb := jsonb_path_query_first(v_gate, '$.holders[*] ? (@.long == true)');
+  v_nobody boolean := p_it ->> 'no_estimate' = 'neither a loop nor the crontab ticks its policy';
   v_of text := 'gate "' || (p_it ->> 'gate') || '"' || coalesce(' of ' || (v_gate ->> 'key'), '');
   -- times as people read them: without the parts of a second
   v_next_at text := regexp_replace(p_it ->> 'next_at', '\.\d+', '');
@@ -33,7 +35,10 @@ declare
       || coalesce(p_it ->> 'error', 'no error was recorded')
     when 'running' then 'It has run for ' || _in_words(
       extract(epoch from p_now - (p_it ->> 'started_at')::timestamptz)::float8)
-    when 'admitted' then 'It was admitted, and a worker fetches it next'
+    when 'admitted' then 'It was admitted, and ' || case when exists (
+        select from workers w
+        where w.stale_at > p_now and not w.ended and p_it ->> 'task_identifier' = any(w.tasks))
+      then 'a worker fetches it next' else 'no live worker has its task: it starts when one does' end
     when 'ended' then case v_history ->> 'outcome'
         when 'succeeded' then 'It succeeded' when 'failed' then 'It failed for good'
         when 'removed' then 'It was removed from staging' when 'dropped' then 'It was dropped'
@@ -76,9 +81,12 @@ begin
           extract(epoch from p_now - (v_oldest ->> 'admitted_at')::timestamptz)::float8)
         || ' (job ' || (v_oldest ->> 'job_id') || ')'))
     when v_before > 0 then 'Its gates let the next job of its partition go'
+    when v_nobody then 'Nothing else holds it back'
     when p_it -> 'ticked_by' = 'null' then 'Nothing holds it back: it only waits for a pass'
     else 'Nothing holds it back: it goes with one of the next passes' end;
-  return v_why
+  return case when v_nobody then 'Nobody admits its jobs: no live worker runs the loop of this policy, and the crontab''s tick '
+      || 'does not come. ' else '' end
+    || v_why
     || case when v_gate ->> 'source' = 'override' and not (v_set ->> 'hold')::boolean then
       '. ' || coalesce(v_set ->> 'by', 'Somebody') || ' set this limit' || coalesce(' (' || (v_set ->> 'reason') || ')', '')
       || case when v_set -> 'where' <> 'null' then ' for partitions with ' || (v_set ->> 'where')
@@ -87,10 +95,11 @@ begin
     || case when v_before = 1 then '. 1 job of its partition goes before it'
       when v_before > 1 then '. ' || v_before || ' jobs of its partition go before it' else '' end
     || coalesce('. Expected to start in ' || _start_in_words(p_it, p_now), '')
-    || case when p_it -> 'ticked_by' = 'null' then '. No live worker runs the loop of this policy' || case
-      when p_it ->> 'no_estimate' = 'neither a loop nor the crontab ticks its policy' then
-        ', and the crontab''s tick does not come: nobody admits its jobs'
-      else ': at most the crontab''s tick admits jobs, once a minute' end else '' end
+    || coalesce('. Job ' || (v_long ->> 'job_id') || ' has run for ' || _in_words(
+        extract(epoch from p_now - (v_long ->> 'started_at')::timestamptz)::float8) || ', and 95 of 100 jobs of this policy run '
+      || _in_words((v_gate ->> 'runs_usually')::float8) || ' at most', '')
+    || case when p_it -> 'ticked_by' = 'null' and v_nobody is not true
+      then '. No live worker runs the loop of this policy: at most the crontab''s tick admits jobs, once a minute' else '' end
     || '.';
 end
 $$;

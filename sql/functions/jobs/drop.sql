@@ -43,7 +43,7 @@ begin
   left join policy_tasks t on q.id is null and t.task_identifier = s.task_identifier
   join policies p on p.id = coalesce(q.policy_id, t.policy_id)
   where s.id = any(p_ids) group by p.name, s.partition_id, q.key;
-  perform _drop_staged(p_ids, 'dropped');
+  perform _drop_staged(p_ids, 'dropped', p_reason);
 end
 $$;
 
@@ -148,7 +148,7 @@ language plpgsql as $$
 declare
   v_full uuid[];
 begin
-  perform _tell_removed(p_ids, 'dropped');
+  perform _tell_removed(p_ids, 'dropped', p_reason);
   with dropped as (
     delete from staged_jobs s where s.id = any(p_ids) returning s.partition_id
   ),

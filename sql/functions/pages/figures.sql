@@ -29,7 +29,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA.minutes_in_steps(policy text,
 returns table (
   minute timestamptz, staged bigint, admitted bigint, dropped bigint, succeeded bigint, failed bigint,
   denied jsonb, shadow_denied jsonb, wait_p50_seconds float8, wait_p95_seconds float8, wait_max_seconds float8,
-  lag_p50_seconds float8, lag_p95_seconds float8, lag_max_seconds float8)
+  lag_p50_seconds float8, lag_p95_seconds float8, lag_max_seconds float8,
+  run_p50_seconds float8, run_p95_seconds float8, run_max_seconds float8, passes bigint, pass_seconds float8)
 language sql stable
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set jit = off as $$
   with minute as not materialized (
@@ -42,7 +43,8 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
   summed as materialized (
     select m.at, sum(m.staged)::bigint as staged, sum(m.admitted)::bigint as admitted,
       sum(m.dropped)::bigint as dropped, sum(m.succeeded)::bigint as succeeded, sum(m.failed)::bigint as failed,
-      max(m.wait_max) as wait_max, max(m.lag_max) as lag_max
+      max(m.wait_max) as wait_max, max(m.lag_max) as lag_max, max(m.run_max) as run_max,
+      sum(m.passes)::bigint as passes, sum(m.pass_seconds) as pass_seconds
     from minute m group by grouping sets ((m.at), ()) having count(*) > 0
   ),
   -- one after the other: together PostgreSQL sorts them all by their texts, which takes five times as long
@@ -52,6 +54,9 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
     union all
     select m.at, 'lags', e.key, sum(e.value::bigint)
     from minute m cross join lateral jsonb_each_text(m.lags) e group by m.at, e.key
+    union all
+    select m.at, 'runs', e.key, sum(e.value::bigint)
+    from minute m cross join lateral jsonb_each_text(m.runs) e group by m.at, e.key
     union all
     select m.at, 'denied', e.key, sum(e.value::bigint)
     from minute m cross join lateral jsonb_each_text(m.denied) e group by m.at, e.key
@@ -67,6 +72,7 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
   listed as materialized (
     select c.at, jsonb_object_agg(c.key, c.jobs) filter (where c.kind = 'waits') as waits,
       jsonb_object_agg(c.key, c.jobs) filter (where c.kind = 'lags') as lags,
+      jsonb_object_agg(c.key, c.jobs) filter (where c.kind = 'runs') as runs,
       jsonb_object_agg(c.key, c.jobs) filter (where c.kind = 'denied') as denied,
       jsonb_object_agg(c.key, c.jobs) filter (where c.kind = 'shadow_denied') as shadow_denied
     from each c group by c.at
@@ -74,7 +80,8 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
   select s.at, s.staged, s.admitted, s.dropped, s.succeeded, s.failed,
     coalesce(c.denied, '{}'), coalesce(c.shadow_denied, '{}'),
     _quantile(0.5, c.waits, s.wait_max), _quantile(0.95, c.waits, s.wait_max), s.wait_max,
-    _quantile(0.5, c.lags, s.lag_max), _quantile(0.95, c.lags, s.lag_max), s.lag_max
+    _quantile(0.5, c.lags, s.lag_max), _quantile(0.95, c.lags, s.lag_max), s.lag_max,
+    _quantile(0.5, c.runs, s.run_max), _quantile(0.95, c.runs, s.run_max), s.run_max, s.passes, s.pass_seconds
   from summed s left join listed c on c.at is not distinct from s.at
   order by s.at;
 $$;
