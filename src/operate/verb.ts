@@ -131,6 +131,8 @@ export interface FormField {
 
 /** A verb on the pages. */
 export interface Form {
+  /** Its name for people. With "…" its page asks for more than a reason. */
+  readonly label: string;
   /** Says what it does. */
   readonly about: string;
   /** What it acts on, of which the page knows the values. */

@@ -6,7 +6,7 @@ import test, { type ExecutionContext } from "ava";
 import type { Browser, Page } from "playwright-core";
 import { definePolicy, makePolicyUtils, type PolicyUtils } from "../../src/index.ts";
 import { ACTIONS } from "../../src/ui/pages/actions.ts";
-import type { ActionName } from "../../src/ui/pages/form.ts";
+import { type ActionName, titleOf } from "../../src/ui/pages/form.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { atLength, type Register } from "../helpers/at-length.ts";
 import { runInTurn } from "../helpers/command.ts";
@@ -191,9 +191,13 @@ async function open(page: Page, { verb }: Row, key: string): Promise<void> {
   else if (verb === "release-slots") await page.goto(`${it.base}/job?id=${it.firstOf(key)}`);
   else await page.goto(`${it.base}/partition?${query}`);
   if (verb === "clear-limit")
-    await page.locator("tr", { hasText: key }).getByRole("link", { name: "clear" }).click();
-  else await page.locator("main").getByRole("link", { name: verb, exact: true }).click();
-  await titled(page, verb);
+    await page.locator("tr", { hasText: key }).getByRole("link", { name: "Clear limit" }).click();
+  else {
+    const more = page.locator("main .actions summary");
+    if ((await more.count()) > 0) await more.click();
+    await page.locator("main").getByRole("link", { name: ACTIONS[verb].label, exact: true }).last().click();
+  }
+  await titled(page, titleOf(ACTIONS[verb]));
 }
 
 /** Fills in the form, and asks for the difference if there is one. */
@@ -216,10 +220,11 @@ async function isFilledIn(t: ExecutionContext, page: Page, { verb, fields = {}, 
 
 /** Without a reason nothing is done. */
 async function confirm(page: Page, verb: ActionName): Promise<void> {
-  await page.getByRole("button", { name: verb, exact: true }).click();
-  await titled(page, verb);
+  const name = titleOf(ACTIONS[verb]);
+  await page.getByRole("button", { name, exact: true }).click();
+  await titled(page, name);
   await page.getByLabel("Reason, for the audit").fill(REASON);
-  await page.getByRole("button", { name: verb, exact: true }).click();
+  await page.getByRole("button", { name, exact: true }).click();
   await noticed(page, BY_ANA);
 }
 
@@ -231,7 +236,7 @@ async function isUndone(t: ExecutionContext, page: Page, { verb, undone }: Row, 
   t.is(await page.getByRole("link", { name: "Undo" }).count(), inverse ? 1 : 0);
   if (!inverse) return;
   await page.getByRole("link", { name: "Undo" }).click();
-  await titled(page, inverse);
+  await titled(page, titleOf(ACTIONS[inverse as ActionName]));
   t.regex(await textOf(page), REACH);
   await page.getByLabel("Reason, for the audit").fill("");
   await confirm(page, inverse as ActionName);

@@ -3,6 +3,7 @@
 import test from "ava";
 import type { Page } from "playwright-core";
 import { ACTIONS } from "../../src/ui/pages/actions.ts";
+import { titleOf } from "../../src/ui/pages/form.ts";
 import { beside, findings, focused, noticed, sharedBrowser, tab, titled } from "./browser.ts";
 
 const { inBrowser, browser } = sharedBrowser(test);
@@ -33,7 +34,7 @@ inBrowser(
   "by Tab: first what it acts on, then each field, then the reason, the button, and the way out",
   async (t) => {
     const { page, base, messages } = await tab(t, browser());
-    for (const [verb, { fields }] of Object.entries(ACTIONS)) {
+    for (const [verb, { label, fields }] of Object.entries(ACTIONS)) {
       await page.goto(`${base}/act/${verb}?${TARGETS[verb] ?? PARTITION}`);
       const shown = await page.locator("form.act label").count();
       t.true(verb === "set-limit" || shown === fields.length + 1, verb);
@@ -48,7 +49,7 @@ inBrowser(
         .evaluateAll((all) => all.map((one) => one.firstChild?.textContent?.trim()));
       const first = met.indexOf(labels[0] ?? "");
       t.deepEqual(met.slice(first, first + labels.length), labels, verb);
-      t.is(met[first + labels.length], verb, "the button that does it comes before all others");
+      t.is(met[first + labels.length], titleOf({ label }), "the button that does it comes before all others");
     }
     t.deepEqual(messages, []);
   },
@@ -63,7 +64,7 @@ inBrowser(
     await page.getByLabel("Reason, for the audit").fill("429");
     await page.keyboard.press("Enter");
     await page.getByRole("alert").waitFor();
-    await titled(page, "hold");
+    await titled(page, "Hold");
     t.regex(await focused(page), /^for must be a duration/);
     await page.keyboard.press("Tab");
     t.is(await focused(page), "For how long");
@@ -98,8 +99,8 @@ inBrowser(
     await send(`/act/remove?ids=${ids}`, "Jobs");
     await send(`/act/remove?ids=${ids}`, "Jobs");
     await send(`/act/pause?policy=make_report&partition=${LONG}`, "No jobs");
-    await send(`/act/hold?${PARTITION}`, "hold", { for: LONG });
-    await send(`/act/move?${PARTITION}`, "move", { "to-policy": LONG });
+    await send(`/act/hold?${PARTITION}`, "Hold", { for: LONG });
+    await send(`/act/move?${PARTITION}`, "Move", { "to-policy": LONG });
     for (const path of [`/act/hold`, `/bulk/remove?policy=fetch_endpoint&queue=${LONG}`, "/bulk/remove"]) {
       await page.goto(base + path);
       await look(path);
@@ -107,7 +108,7 @@ inBrowser(
     await page.goto(`${base}/act/pause?${PARTITION}`);
     role = "viewer";
     await page.getByLabel("Reason, for the audit").fill("too late");
-    await page.getByRole("button", { name: "pause" }).click();
+    await page.getByRole("button", { name: "Pause" }).click();
     await titled(page, "Not done");
     await look("a form of a viewer");
     await page.goto(`${base}/act/pause?${PARTITION}`);

@@ -99,13 +99,13 @@ for (const [name, host] of Object.entries(HOSTS))
       await page.getByRole("navigation").getByRole("link", { name: "Policies" }).click();
       await titled(page, "Policies");
       await click(page, "send_mail", "send_mail");
-      await click(page, "pause", "pause");
+      await click(page, "Pause…", "Pause");
       t.regex((await page.textContent("main")) ?? "", /It concerns \d+ partitions?, with \d+ staged jobs?/);
-      await page.getByRole("button", { name: "pause", exact: true }).click();
-      await titled(page, "pause"); // the browser asks for a reason
-      await confirm(page, "pause", name);
-      await click(page, "Undo", "resume");
-      await confirm(page, "resume", `${name}, over`);
+      await page.getByRole("button", { name: "Pause", exact: true }).click();
+      await titled(page, "Pause"); // the browser asks for a reason
+      await confirm(page, "Pause", name);
+      await click(page, "Undo", "Resume");
+      await confirm(page, "Resume", `${name}, over`);
       t.deepEqual(
         (await it.audited()).slice(-2).map(({ verb, by, reason }) => [verb, by, reason]),
         [

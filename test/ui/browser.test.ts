@@ -123,11 +123,11 @@ for (const javaScriptEnabled of [true, false])
       await page.waitForURL(/partition=ep1/);
       t.regex(await textOf(page), /waits for gate "concurrency".*2 of 2 are in flight/i);
 
-      await follow(page, "set-limit of concurrency", "set-limit");
+      await follow(page, "Change limit… of concurrency", "Change limit");
       await fill(page, "Jobs at once", "5");
       await fill(page, "For how long", "1 hour");
       await fill(page, "Reason, for the audit", "incident 12");
-      await follow(page, "set-limit", "fetch_endpoint");
+      await follow(page, "Change limit", "fetch_endpoint");
       await noticed(page, /^Set the limit of gate concurrency for ep1 to max 5, for 1 h\. By ana · Undo$/);
       const [limit, ...others] = await utils.limits();
       t.like(limit, {
@@ -140,14 +140,44 @@ for (const javaScriptEnabled of [true, false])
       t.deepEqual(others, []);
       t.true(Math.abs(limit!.until!.getTime() - Date.now() - 3_600_000) < 60_000);
 
-      await follow(page, "Undo", "clear-limit");
+      await follow(page, "Undo", "Clear limit");
       t.is(await page.getByLabel("Reason, for the audit").inputValue(), "Undo: incident 12");
-      await follow(page, "clear-limit", "fetch_endpoint");
+      await follow(page, "Clear limit", "fetch_endpoint");
       await noticed(page, /^Ended the limit of gate concurrency for ep1\. By ana · Undo$/);
       t.deepEqual(await utils.limits(), []);
       t.deepEqual(messages, []);
     },
   );
+
+inBrowser("keys lead to places and along rows, and times are told from now on", async (t) => {
+  const { page, base, messages } = await tab(t, browser());
+  await page.goto(`${base}/policies`);
+  await page.waitForLoadState(); // a key that comes before the page's script is lost
+  for (const key of ["g", "p"]) await page.keyboard.press(key);
+  await page.waitForURL(/\/partitions$/);
+  await page.waitForLoadState();
+  const links = await page
+    .locator("main tbody tr")
+    .evaluateAll((rows) => rows.map((row) => row.querySelector("a")?.getAttribute("href")));
+  const at = () => page.evaluate("document.activeElement.getAttribute('href')");
+  for (const [key, row] of [
+    ["j", 0],
+    ["j", 1],
+    ["k", 0],
+    ["k", 0],
+  ] as const) {
+    await page.keyboard.press(key);
+    t.is(await at(), links[row], key);
+  }
+  await page.goto(`${base}/audit`);
+  const time = page.locator("td time").first();
+  t.regex((await time.textContent()) ?? "", /^(a moment|\d+ min) ago$/);
+  t.is(
+    await time.getAttribute("title"),
+    `${(await time.getAttribute("datetime"))?.replace("T", " ").slice(0, 19)} UTC`,
+  );
+  t.deepEqual(messages, []);
+});
 
 async function textOf(page: Page): Promise<string> {
   return ((await page.textContent("main")) ?? "").replace(/\s+/g, " ");
@@ -165,7 +195,8 @@ inBrowser("? shows the keys, and each does what it says", async (t) => {
   await page.keyboard.press("?");
   const keys = page.getByRole("dialog", { name: "Keys" });
   await keys.waitFor();
-  t.deepEqual(await keys.locator("kbd").allTextContents(), ["/", "r", "?", "Esc"]);
+  const places = [..."oypjulwah"].map((key) => `g ${key}`);
+  t.deepEqual(await keys.locator("kbd").allTextContents(), ["/", "j k", "r", "?", "Esc", ...places]);
   t.deepEqual(await findings(page), []);
   await page.keyboard.press("Escape");
   await keys.waitFor({ state: "hidden" });

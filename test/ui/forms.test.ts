@@ -1,5 +1,7 @@
 // What a form says that was not done: a wrong value, something that is gone meanwhile, a sender who may not.
 import test from "ava";
+import { ACTIONS } from "../../src/ui/pages/actions.ts";
+import { type ActionName, titleOf } from "../../src/ui/pages/form.ts";
 import { tokenOf } from "../../src/ui/pages/one-time.ts";
 import { createUi, type Staff } from "../../src/ui/ui.ts";
 import { table } from "../helpers/table.ts";
@@ -43,7 +45,7 @@ for (const [verb, form, says] of WRONG)
     const answer = await it.send(`/act/${verb}`, { ...form, ...R });
     t.is(answer.status, 400);
     const page = await answer.text();
-    t.regex(page, new RegExp(`<h1>${verb}</h1>`));
+    t.regex(page, new RegExp(`<h1>${titleOf(ACTIONS[verb as ActionName])}</h1>`));
     t.regex(/role="alert"[^>]*>(.*?)<\/p>/s.exec(page)?.[1] ?? "no alert", says);
     for (const [name, value] of Object.entries({ ...form, ...R }))
       t.regex(
@@ -137,15 +139,18 @@ test("a form names the page of what it acts on, and of many jobs the first ones"
 test("a verb after which jobs do not run has a button of its own colour", async (t) => {
   const it = await world(t);
   const target = "policy=fetch_endpoint&partition=ep1";
-  for (const verb of ["remove", "cancel"]) {
-    t.regex(await it.text(`/act/${verb}?${target}`), new RegExp(`<button class="ends">${verb}<`));
-    t.regex(await it.text(`/bulk/${verb}?${target}`), new RegExp(`<button class="ends">${verb}<`));
+  for (const [verb, title] of [
+    ["remove", "Remove"],
+    ["cancel", "Cancel"],
+  ] as const) {
+    t.regex(await it.text(`/act/${verb}?${target}`), new RegExp(`<button class="ends">${title}<`));
+    t.regex(await it.text(`/bulk/${verb}?${target}`), new RegExp(`<button class="ends">${title}<`));
     t.regex(
       await it.text(`/jobs?${target}`),
-      new RegExp(`class="ends" href="[^"]*">${verb} all that match<`),
+      new RegExp(`class="ends" href="[^"]*">${title} all that match<`),
     );
   }
-  t.regex(await it.text(`/act/pause?${target}`), /<button>pause</);
+  t.regex(await it.text(`/act/pause?${target}`), /<button>Pause</);
 });
 
 const HEADERS = { "sec-fetch-site": "same-origin" };
@@ -340,7 +345,7 @@ test("all jobs of a filter that matches none: there is no form; a move to nowher
   t.is(answer.status, 400);
   t.regex(
     await answer.text(),
-    /<h1>move all that match<.*<strong>3 jobs<\/strong>.*Say where the jobs go.*value="incident 12" required/s,
+    /<h1>Move all that match<.*<strong>3 jobs<\/strong>.*Say where the jobs go.*value="incident 12" required/s,
   );
 });
 

@@ -69,13 +69,13 @@ test("failed jobs of a filter are counted first, and brought back: others stay",
   const it = await world(t);
   const page = await it.text("/jobs?state=failed&policy=work&error=502");
   t.is(page.match(/<td[^>]*>never</g)?.length, 2, "they are not due");
-  const these = await it.follow(page, "retry these 2");
+  const these = await it.follow(page, "Retry these 2");
   t.regex(these.text, /<strong>2<\/strong> jobs match/, these.path);
-  const all = await it.follow(page, "retry all that match");
+  const all = await it.follow(page, "Retry all that match");
   t.regex(all.text, /<strong>2 jobs<\/strong> match now/, all.path);
   t.regex(all.text, /name="error" value="502"/);
   t.regex(await it.sendShown(all.text), /<h1>Jobs<.*Brought back 2 of 2 failed jobs\. By ana/s);
-  t.regex(await it.text("/jobs?state=failed&policy=work"), /retry these 1</);
+  t.regex(await it.text("/jobs?state=failed&policy=work"), /Retry these 1</);
   t.regex(await it.text("/jobs?state=failed&policy=work&error=502"), /No job matches/);
 });
 
@@ -83,7 +83,7 @@ test("those of one partition are not all of the policy", async (t) => {
   const it = await world(t);
   const all = await it.follow(
     await it.text("/jobs?state=failed&policy=work&partition=b"),
-    "retry all that match",
+    "Retry all that match",
   );
   t.regex(all.text, /<strong>1 job<\/strong> matches/, all.path);
 });
@@ -121,13 +121,13 @@ test("jobs are found by queue, key and time, wherever they are", async (t) => {
 test("jobs that wait for their retry are removed, from the list and from their own page", async (t) => {
   const it = await world(t);
   const page = await it.text("/jobs?state=parked");
-  const these = await it.follow(page, "remove these 2");
+  const these = await it.follow(page, "Remove these 2");
   t.regex(these.text, /<strong>2<\/strong> jobs match/, these.path);
   const [, job] = /\/job\?id=(\d+)/.exec(page) ?? [];
-  const one = await it.follow(await it.text(`/job?id=${job}`), "remove");
+  const one = await it.follow(await it.text(`/job?id=${job}`), "Remove");
   t.regex(one.text, /<strong>1<\/strong> job matches/, one.path);
   t.regex(await it.send(one.path), /<h1>Jobs<.*Removed 1 of 1 staged job\. By ana/s);
-  t.regex(await it.text("/jobs?state=parked"), /remove these 1</);
+  t.regex(await it.text("/jobs?state=parked"), /Remove these 1</);
 });
 
 /** What stands beside the states. */

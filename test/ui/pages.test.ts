@@ -1,9 +1,10 @@
 // The pages as text: what they say is what the database has, and a key cannot become markup.
 import { gzipSync } from "node:zlib";
 import test from "ava";
-import { assets } from "../../src/ui/assets.ts";
+import { ASSETS } from "../../src/ui/assets.ts";
 import { trendHint, trendOf } from "../../src/ui/pages/backlog.ts";
 import { charts, type Minute } from "../../src/ui/pages/minutes.ts";
+import { HOUR } from "../../src/ui/parts/period.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { QUIET_MINUTE } from "../helpers/minutes.ts";
 import { table } from "../helpers/table.ts";
@@ -58,7 +59,7 @@ test("numbers on the pages are those of the database", async (t) => {
   const explained = await pool.query(
     "select dispatch_policy.explain(policy => 'fetch_endpoint', partition => 'ep1') ->> 'reason' as reason",
   );
-  t.true(partition.includes(`<strong>${explained.rows[0].reason}</strong>`));
+  t.true(partition.includes(`<span class="code">${explained.rows[0].reason}</span>`));
   t.regex(partition, /account of acme/);
 });
 
@@ -77,7 +78,7 @@ test("a partition lists its next jobs in their order, each with when it starts",
     staged.map(({ id }) => id),
   );
   t.is(staged[0].id, urgent.id);
-  t.regex(rows[0] ?? "", /concurrency_full, gate concurrency.*nobody can tell: |concurrency_full.* in \d/s);
+  t.regex(rows[0] ?? "", /Concurrency limit full.*nobody can tell: |Limit full.* in \d/is);
 });
 
 test("the overview lists the partitions that wait for longest, and why", async (t) => {
@@ -91,19 +92,27 @@ test("the overview lists the partitions that wait for longest, and why", async (
   await utils.tick();
   const [, section = ""] = (await text("/")).split("Waiting for longest</h2>");
   const [first = "", ...others] = (section.split("</table>")[0] ?? "").split("<tr>").slice(2);
-  t.regex(first, />old<.*2020-01-02 03:04:05.*>✕ paused</s);
+  t.regex(first, />old<.*2020-01-02 03:04:05.*>✕ Paused</s);
   t.is(others.length, 4);
 });
 
 /** A minute of the last hour. */
 function aMinute(back: number, numbers: Partial<Minute> = {}): Minute {
-  const none = { staged: "0", admitted: "0", dropped: "0", succeeded: "0", failed: "0" };
+  const none = {
+    staged: "0",
+    admitted: "0",
+    dropped: "0",
+    succeeded: "0",
+    failed: "0",
+    passes: "0",
+    passSeconds: 0,
+  };
   const minute = new Date((Math.floor(Date.now() / 60_000) - back) * 60_000);
   return { minute, ...none, denied: {}, shadowDenied: {}, ...NO_TIMES, ...numbers };
 }
 
 test("charts say how many there were at most, and have the same as numbers", (t) => {
-  const drawn = (minutes: readonly Minute[]) => String(charts(minutes));
+  const drawn = (minutes: readonly Minute[]) => String(charts(minutes, HOUR, 7));
   t.regex(drawn([]), /^<p class="empty">Nothing happened in the last hour\./);
   const page = drawn([
     aMinute(5, {
@@ -115,9 +124,9 @@ test("charts say how many there were at most, and have the same as numbers", (t)
       lagP95Seconds: 2,
     }),
   ]);
-  t.regex(page, /aria-label="Jobs admitted: at most 1,234 in a minute/);
+  t.regex(page, /aria-label="Admitted: at most 1,234 in a minute/);
   t.regex(page, /From due to admitted, 95 %<\/figcaption>/);
-  t.regex(page, /aria-label="Attempts that ended: at most 32, failed at most 2 in a minute/);
+  t.regex(page, /aria-label="Ended: at most 32, failed at most 2 in a minute/);
   t.is(page.match(/<path class="wrong" d="M\d+ 40v-2\.5h3v2\.5z"/g)?.length, 1, "2 of 32, of a height of 40");
   const { minute } = aMinute(5);
   t.true(
@@ -126,8 +135,8 @@ test("charts say how many there were at most, and have the same as numbers", (t)
   );
   const [, cells = ""] = page.split("<tbody>");
   t.deepEqual(
-    [...cells.matchAll(/<td class="number">([^<]*)</g)].map(([, cell]) => cell),
-    ["7", "1,234", "5", "32", "2", "–", "2 s"],
+    [...cells.matchAll(/class="number">([^<]*)</g)].map(([, cell]) => cell),
+    ["7", "1,234", "5", "32", "2", "–", "2 s", "–", "7"],
   );
 });
 
@@ -152,12 +161,7 @@ for (const [fast, slow, most] of [
     }
     const page = await text("/");
     for (const name of ["from due to admitted, 95\u00a0%", "from admitted to started, 95\u00a0%"])
-      t.true(
-        page.includes(
-          `<strong>${most}</strong><span>${name}</span><small>in the last hour; half of them: 0.95 s, the longest: 1 min 53 s`,
-        ),
-        name,
-      );
+      t.true(page.includes(`<dt>${name}</dt><dd>${most}<small>half 0.95 s, longest 1 min 53 s`), name);
     const [[, , , , , , wait, lag] = []] = cellsOf(page, "The last hour");
     t.deepEqual([wait, lag], [most, most]);
   });
@@ -169,7 +173,7 @@ test("a backlog that grows is a warning, and one that shrinks says when it is go
   t.regex(String(trendHint(grows, 600)), /warning<\/span> The backlog grows by 12 a minute/);
   const shrinks = trendOf(minutes({ staged: "1", admitted: "5" }), 600);
   t.deepEqual(shrinks, { eachMinute: -4, drainSeconds: 9000 });
-  t.regex(String(trendHint(shrinks, 600)), /class="bad">.*gone in 2 h 30 min/);
+  t.regex(String(trendHint(shrinks, 600)), /class="warn">.*gone in 2 h 30 min/);
   t.regex(String(trendHint(trendOf(minutes({ admitted: "10" }), 600), 600)), /class="">.*info.*gone in 1 h/);
   t.is(trendHint(trendOf(minutes({ admitted: "100" }), 600), 600), null);
   t.is(trendHint(trendOf([], 600), 600), null);
@@ -231,6 +235,7 @@ test("the overview and a policy show the minutes that a sweep has written", asyn
 const NO_TIMES = {
   ...{ waitP50Seconds: null, waitP95Seconds: null, waitMaxSeconds: null },
   ...{ lagP50Seconds: null, lagP95Seconds: null, lagMaxSeconds: null },
+  ...{ runP50Seconds: null, runP95Seconds: null, runMaxSeconds: null },
 };
 
 test("a page below another leads to it, and a list of jobs to each state with the rest of its filter", async (t) => {
@@ -412,10 +417,22 @@ test("payloads are shown only where they are allowed, without what is secret, an
   t.notRegex(page, /hush/);
 });
 
-test("what a browser loads beside the pages is at most 20 kB", async (t) => {
-  const sizes = await Promise.all(
-    Object.values(assets()).map(async (asset) => gzipSync(await asset.read()).length),
-  );
+test("browsers keep what they load under an address that names its text, and under no other", async (t) => {
+  const { get, text } = await world(t);
+  const page = await text("/");
+  const named = [...page.matchAll(/(?:href|src)="(\/assets\/[^"]*)"/g)].map(([, to]) => to!);
+  t.is(named.length, 2);
+  const script = await text(named[1]!);
+  const [, imported = ""] = /from "\.(\/idiomorph[^"]*)"/.exec(script) ?? [];
+  for (const to of [...named, `/assets${imported}`]) {
+    t.regex((await get(to)).headers.get("cache-control") ?? "", /immutable/, to);
+    for (const other of [to.replace(/\?.*/, ""), to.replace(/v=.*/, "v=old")])
+      t.is((await get(other)).headers.get("cache-control"), "private, no-cache", other);
+  }
+});
+
+test("what a browser loads beside the pages is at most 20 kB", (t) => {
+  const sizes = Object.values(ASSETS).map(({ text }) => gzipSync(text).length);
   const size = sizes.reduce((sum, one) => sum + one, 0);
   t.true(size > 5000 && size < 20_000, `${size} bytes`);
 });

@@ -47,7 +47,7 @@ for (const [period, words, step] of [
       ]),
     );
     const most = Math.max(...rows.map(({ staged }) => staged));
-    t.regex(page, new RegExp(`aria-label="Jobs that came: at most ${most} in `));
+    t.regex(page, new RegExp(`aria-label="Came: at most ${most} in `));
     for (const [, , , , , , wait] of cells) t.regex(wait!, /^(?:0\.9\d?|1|2\.4) s$/);
   });
 

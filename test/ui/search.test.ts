@@ -65,7 +65,7 @@ test("a context, a state, an error with all jobs that have it, and a policy that
     [
       [
         ...["/partition?policy=fetch_endpoint&partition=ep3", "partition", "ep3", "account = beta"],
-        ...["fetch_endpoint", "–", "✕ paused"],
+        ...["fetch_endpoint", "–", "✕ Paused paused"],
       ],
     ],
   );

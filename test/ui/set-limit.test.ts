@@ -317,7 +317,7 @@ test("the page of limits leads to the end of one that goes by context", async (t
   });
   const ui = createUi({ pool: it.pool, authorize: () => ({ name: "ana", role: "operator" }) });
   const page = await (await ui(new Request(`${HERE}/limits`))).text();
-  const [, href = ""] = /href="([^"]*)">clear</.exec(page) ?? [];
+  const [, href = ""] = /href="([^"]*)">Clear limit</.exec(page) ?? [];
   const asks = await (await ui(new Request(HERE + href.replaceAll("&amp;", "&")))).text();
   t.regex(asks, /It concerns <strong>1 partition<\/strong>/);
   const { status } = await it.send("clear-limit", { gate: "throttle", where: JSON.stringify(where) });

@@ -255,7 +255,7 @@ test("a long list of partitions goes on on another page", async (t) => {
   const partitions = { work: Array.from({ length: 25 }, (_, n) => `k${n}`) };
   const ui = createUi({ pool, authorize: () => ({ name: "ida", role: "tenant", partitions }) });
   const first = await (await ui(new Request(`${HERE}/`))).text();
-  const keys = (page: string) => page.match(/<td class="">k\d+/g)?.map((one) => one.replace(/.*>/, ""));
+  const keys = (page: string) => page.match(/<td[^>]*>k\d+/g)?.map((one) => one.replace(/.*>/, ""));
   t.is(keys(first)?.length, 20);
   const [, next = ""] = /href="([^"]*)" rel="next"/.exec(first) ?? [];
   const second = await (await ui(new Request(HERE + next))).text();

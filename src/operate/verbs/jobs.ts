@@ -274,6 +274,7 @@ const admitVerb: Verb<AdmitOptions, Changed & { notDue: number }> = {
   would: (options, { matched, notDue }) =>
     `${some(matched, "due job")} of ${named(options)} would be admitted.${laterIn(notDue)}`,
   form: {
+    label: "Let through now…",
     about: "Admits due jobs past the gates. Their slots and tokens count all the same.",
     target: ["policy", "partition"],
     fields: [
@@ -335,6 +336,7 @@ const moveVerb: Verb<MoveOptions, Changed> = {
     `Moved ${grouped(changed)} of ${some(matched, "staged job")} to ${whither(options)}.`,
   would: (options, { matched }) => `${some(matched, "staged job")} would move to ${whither(options)}.`,
   form: {
+    label: "Move…",
     about:
       "Moves staged jobs to another partition, under its limits. Jobs in flight stay. To take it back, move them again.",
     target: ["policy", "partition"],
@@ -409,6 +411,7 @@ const removeVerb: Verb<RemoveOptions, Changed> = {
   did: (_, { matched, changed }) => `Removed ${grouped(changed)} of ${some(matched, "staged job")}.`,
   would: (_, { matched }) => `${some(matched, "staged job")} would be removed.`,
   form: {
+    label: "Remove",
     about: "Removes jobs that wait in staging. Jobs in flight stay. There is no way back.",
     target: ["policy", "partition", "ids"],
     ends: true,
@@ -456,6 +459,7 @@ const cancelVerb: Verb<CancelOptions, Cancelled> = {
     `Cancelled ${grouped(cancelled.changed)} of ${some(cancelled.matched, "job")}.${runsIn(cancelled, cancelled.running === 1 ? "was" : "were")}`,
   would: (_, counted) => `${some(counted.matched, "job")} would be cancelled.${runsIn(counted, "would be")}`,
   form: {
+    label: "Cancel",
     about:
       "Ends jobs wherever they are. Those that run are told to end, and keep their slots until they do. " +
       "Staged jobs do not come back; retry brings back the others.",
@@ -528,6 +532,7 @@ const retryVerb: Verb<RetryOptions, Changed> = {
   did: (_, { matched, changed }) => `Brought back ${grouped(changed)} of ${some(matched, "failed job")}.`,
   would: (_, { matched }) => `${some(matched, "failed job")} would be brought back.`,
   form: {
+    label: "Retry",
     about: "Brings back jobs that have failed for good. They go through the gates again.",
     target: ["policy", "partition", "ids"],
     fields: [{ option: "error", label: "Only those whose error contains", isFilter: true }],
@@ -594,6 +599,7 @@ const releaseSlotsVerb: Verb<ReleaseSlotsOptions, Changed & { job?: InFlight }> 
     return `Job ${job.job_id} of ${job.policy}/${job.partition} was admitted ${fromNow(job.admitted_at)}; ${where}.`;
   },
   form: {
+    label: "Release",
     about:
       "Frees the slots of a job in flight that hangs, or is lost. The job is not stopped: if it runs on, it no longer counts, and a limit may be exceeded. One that has not started waits in staging again.",
     target: ["jobId"],

@@ -213,6 +213,7 @@ const setLimitVerb: Verb<SetLimitOptions, Stored & Reach> = {
       ? "No partition has this context yet: the limit applies as soon as one has."
       : "No job has had this key yet: the limit applies as soon as one has."),
   form: {
+    label: "Change limit…",
     about:
       "Gives a gate other numbers: for one key, for the partitions of a context, or for all. For numbers that are left out, the policy's own apply.",
     target: ["policy"],
@@ -266,6 +267,7 @@ const clearLimitVerb: Verb<LimitTarget & Why & DryRun, Changed & Reach> = {
       ? `Would end ${limitCleared(options)}: ${reachIn(reach)}.`
       : `No ${limitCleared(options).slice(4)} is set.`,
   form: {
+    label: "Clear limit",
     about: "Ends what was set for the same keys, also what was to begin later.",
     target: ["policy", "gate", "key", "where"],
   },

@@ -129,6 +129,7 @@ const pauseVerb: Verb<PauseOptions, Stored & Reach> = {
       ? "No policy was declared yet: the pause waits for the first."
       : "No job has had this key yet: the pause waits for the first."),
   form: {
+    label: "Pause…",
     about: "Stops admission. Jobs in flight go on, and jobs can still be added; they wait.",
     target: ["policy", "partition"],
     fields: [{ option: "until", label: "For how long", hint: `${HOW_LONG}; empty: until it is resumed` }],
@@ -155,7 +156,11 @@ const resumeVerb: Verb<Target & Why & DryRun, Changed & Reach> = {
   event: (options, resumed) => ["dispatchPolicy:resume", { ...aimOf(options), ...actOf(resumed, options) }],
   did: (target, { changed }) => `${changed > 0 ? "Resumed" : "Nothing had stopped"} ${named(target)}.`,
   would: (target, reach) => `Would resume ${named(target)}: ${reachIn(reach)}.`,
-  form: { about: "Ends a pause, and a hold of a partition.", target: ["policy", "partition"] },
+  form: {
+    label: "Resume",
+    about: "Ends a pause, and a hold of a partition.",
+    target: ["policy", "partition"],
+  },
 };
 
 type HoldOptions = HoldTarget & Until & Why & DryRun;
@@ -209,6 +214,7 @@ const holdVerb: Verb<HoldOptions, Stored & Reach> = {
   would: (options, reach) => `Would put ${holdIn(options)}: ${reachIn(reach)}.`,
   note: (_, { stored }) => stored && "No job has had this key yet: the hold waits for the first.",
   form: {
+    label: "Hold…",
     about: "Stops the partition for a while. Then one job goes first, and the others once it has succeeded.",
     target: ["policy", "partition"],
     fields: [{ option: "forMs", label: "For how long", isRequired: true, hint: HOW_LONG }],

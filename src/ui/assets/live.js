@@ -41,8 +41,29 @@ async function load(seconds) {
   Idiomorph.morph(document.querySelector("main"), next.querySelector("main"), {
     callbacks: { beforeAttributeUpdated: (name, element) => !isReaders(name, element) },
   });
+  relate();
   return "";
 }
+
+const UNITS = [
+  [86_400, "d"],
+  [3600, "h"],
+  [60, "min"],
+];
+
+/** "3 min ago": a time that stands alone, of the last or next week. What is said within a sentence stays, and so does the title. */
+function relate() {
+  for (const time of document.querySelectorAll("td > time:only-child, dd > time:only-child")) {
+    if (time.parentElement.childNodes.length > 1) continue;
+    time.title ||= `${time.textContent} UTC`;
+    const seconds = (new Date(time.dateTime) - Date.now()) / 1000;
+    const [size, unit] = UNITS.find(([size]) => Math.abs(seconds) >= size) ?? [];
+    const text = size ? `${Math.floor(Math.abs(seconds) / size)} ${unit}` : "a moment";
+    if (Math.abs(seconds) < 7 * 86_400) time.textContent = seconds > 0 ? `in ${text}` : `${text} ago`;
+  }
+}
+relate();
+setInterval(relate, 20_000);
 
 /** Details that somebody has opened, and what they fill in: the answer has what the address says, and would take it away. */
 function isReaders(name, element) {
@@ -99,7 +120,20 @@ const toSearch = () => {
   field?.focus();
   field?.select();
 };
+/** To the link of another row, from that of the row with the focus. */
+function toRow(by) {
+  const links = [...document.querySelectorAll("main tbody tr")].flatMap(
+    (row) => row.querySelector("a") ?? [],
+  );
+  const at = links.findIndex((link) => link.closest("tr").contains(document.activeElement));
+  links[Math.min(Math.max(at + by, 0), links.length - 1)]?.focus();
+}
+
+/** Whether the key before was `g`. */
+let goes = false;
 const KEYS = {
+  j: () => toRow(1),
+  k: () => toRow(-1),
   "/": toSearch,
   r: () => isLive && refresh(1),
   "?": () => document.querySelector("#keys").showModal(),
@@ -110,9 +144,12 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     toSearch();
   }
-  const act = KEYS[event.key];
-  if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input, select, textarea, dialog")) return;
+  const place = goes && document.querySelector(`header [aria-keyshortcuts="g ${CSS.escape(event.key)}"]`);
+  goes = event.key === "g";
+  const act = place ? () => place.click() : KEYS[event.key];
+  if (!act) return;
   event.preventDefault();
   act();
 });

@@ -15,6 +15,7 @@ import {
   type Known,
   keyAsWritten,
   keyIn,
+  titleOf,
   type Values,
 } from "./form.ts";
 import type { Change } from "./limit-changes.ts";
@@ -87,13 +88,14 @@ interface Said {
 
 async function askFirst(visit: Visit, name: ActionName, action: Action, said: Said = {}) {
   const { base, query, looking, rights } = visit;
-  if (rights.role !== "operator") return { title: name, body: FOR_OPERATORS };
+  const title = titleOf(action);
+  if (rights.role !== "operator") return { title, body: FOR_OPERATORS };
   const values = valuesOf(query, action);
   const target = action.target.filter((field) => values[field] !== undefined);
   const known = (await action.know?.(looking, values)) ?? {};
   const { count, changes, wrong = said.wrong } = await readFirst(visit, action, values, known);
   return {
-    title: name,
+    title,
     body: html`<p>${action.about}</p>
 ${factList(target.map((field) => factOf(base, field, values)))}
 ${count ? html`<p>${countInWords(count)}</p>` : ""}
@@ -121,7 +123,7 @@ export function alert(wrong: string | Markup): Markup {
 
 /** The button that does it. */
 export function submit(name: ActionName): Markup {
-  return html`<button${ENDS.has(name) ? html` class="ends"` : ""}>${name}</button>`;
+  return html`<button${ENDS.has(name) ? html` class="ends"` : ""}>${titleOf(ACTIONS[name])}</button>`;
 }
 
 interface Read {

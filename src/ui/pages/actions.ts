@@ -156,7 +156,7 @@ export function durationOf(ms: number): Duration {
 const NOT_COUNTED: ReadonlySet<OptionName> = new Set(["until", "from", "forMs", "count", "set"]);
 
 function actionOf(name: VerbName, verb: AnyVerb, form: Form): Action {
-  const { target, fields = [] } = form;
+  const { label, target, fields = [] } = form;
   const options = [...target, ...fields.map(({ option }) => option)];
   const filters = fields.filter(({ isFilter }) => isFilter).map(({ option }) => option);
   const needed = target.filter((option) => verb.options[option]?.required || option === form.needs);
@@ -171,6 +171,7 @@ function actionOf(name: VerbName, verb: AnyVerb, form: Form): Action {
     return it.ids === undefined ? it : { ...it, policy: undefined, partition: undefined };
   };
   return {
+    label,
     about: form.about,
     target: target.map(fieldName),
     fields: fields.flatMap(fieldsOf),

@@ -30,17 +30,20 @@ export function inWords({ eachMinute }: Trend): string {
   return `${eachMinute > 0 ? "grows" : "shrinks"} by ${jobs} a minute`;
 }
 
-/** When nothing waits any more. */
-export function drainInWords({ drainSeconds }: Trend): string {
-  return drainSeconds === null ? "–" : lasting(Math.round(drainSeconds));
+/** "↗ grows by 12 a minute, gone in 3 h" */
+export function trendInWords(trend: Trend): string {
+  const { eachMinute, drainSeconds } = trend;
+  const arrow = Math.abs(eachMinute) < LEAST_EACH_MINUTE ? "→" : eachMinute > 0 ? "↗" : "↘";
+  const gone = drainSeconds === null ? "" : `, gone in ${lasting(Math.round(drainSeconds))}`;
+  return `${arrow} ${inWords(trend)}${gone}`;
 }
 
 /** What is worth a warning: null, nothing. */
 export function trendHint(trend: Trend, staged: number): Markup | null {
   const { drainSeconds: seconds } = trend;
   if (staged > 0 && trend.eachMinute >= LEAST_EACH_MINUTE)
-    return html`<li class="bad"><span class="mark">warning</span> The backlog ${inWords(trend)}, over the last ${BACK} minutes.</li>`;
+    return html`<li class="warn"><span class="mark">warning</span> The backlog ${inWords(trend)}, over the last ${BACK} minutes.</li>`;
   if (seconds === null || seconds < LONG_SECONDS) return null;
   const isTooLong = seconds >= TOO_LONG_SECONDS;
-  return html`<li class="${isTooLong ? "bad" : ""}"><span class="mark">${isTooLong ? "warning" : "info"}</span> At the pace of the last ${BACK} minutes the backlog is gone in ${lasting(Math.round(seconds))}.</li>`;
+  return html`<li class="${isTooLong ? "warn" : ""}"><span class="mark">${isTooLong ? "warning" : "info"}</span> At the pace of the last ${BACK} minutes the backlog is gone in ${lasting(Math.round(seconds))}.</li>`;
 }

@@ -12,7 +12,7 @@ import { grouped } from "../parts/words.ts";
 import { orSendersError } from "../senders-error.ts";
 import { alert, FOR_OPERATORS, fieldInput, submit } from "./action.ts";
 import { ACTIONS, sayWhatIsMissed } from "./actions.ts";
-import { type Field, keyIn, type Values } from "./form.ts";
+import { type Field, keyIn, titleOf, type Values } from "./form.ts";
 import {
   countJobs,
   FILTERS,
@@ -109,7 +109,10 @@ async function stepOn(sent: Sent, name: BulkName, verb: Bulk): Promise<Found> {
   if (!token || tooOld) return { status: 409, ...(await askFirst(sent, name, verb, form, tooOld)) };
   const end = { seeOther: pathTo(base, "/jobs", { ...filter, did: token.text }) };
   if (form.has("stop")) return end;
-  const goOn = (now: Progress) => ({ title: `${name}: going on`, body: goingOn(sent, name, verb, now) });
+  const goOn = (now: Progress) => ({
+    title: `${titleOf(ACTIONS[name])}: going on`,
+    body: goingOn(sent, name, verb, now),
+  });
   // its page was loaded again: what the step did, it has done once
   const [done] = await recordedBy(looking, token, before.step);
   if (done) return goOn(stepped(before, done.matched, done.changed));
@@ -161,7 +164,7 @@ async function askFirst(
   given: URLSearchParams,
   wrong?: string | Markup,
 ) {
-  if (visit.rights.role !== "operator") return { title: name, body: FOR_OPERATORS };
+  if (visit.rights.role !== "operator") return { title: titleOf(ACTIONS[name]), body: FOR_OPERATORS };
   const { base, looking } = visit;
   const filter = checked(name, verb, filterOf(given));
   const token = await newToken(looking);
@@ -170,7 +173,7 @@ async function askFirst(
   const values = valuesIn(given, verb);
   if (of === 0) return nothingMatches(base, name, filter);
   return {
-    title: `${name} all that match`,
+    title: `${titleOf(ACTIONS[name])} all that match`,
     body: html`<p>${ACTIONS[name].about}</p>
 ${factList(factsOf(filter))}
 <p><strong>${countInWords(of)}</strong> ${of === 1 ? "matches" : "match"} now. They are taken in steps of ${STEP}, and you can stop after each.</p>
@@ -198,7 +201,7 @@ function factsOf({ partition, ...filter }: Filter): readonly Fact[] {
 
 function nothingMatches(base: string, name: BulkName, filter: Filter) {
   return {
-    title: `${name} all that match`,
+    title: `${titleOf(ACTIONS[name])} all that match`,
     body: html`${factList(factsOf(filter))}
 <p><strong>No job</strong> matches now in a state in which ${name} takes jobs.</p>
 <p><a href="${pathTo(base, "/jobs", filter)}">Back</a></p>`,

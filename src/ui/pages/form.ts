@@ -41,6 +41,8 @@ export interface Known {
 
 /** A verb on a page. The page counts first, if it can, and asks for a reason. */
 export interface Action {
+  /** Its name for people. */
+  readonly label: string;
   /** Says what it does. */
   readonly about: string;
   /** What it acts on, of which the page knows the values. */
@@ -93,6 +95,9 @@ type Kebab<S extends string> = S extends `${infer First}${infer Rest}`
 
 /** A verb, as the command line names it. */
 export type ActionName = Kebab<VerbName>;
+
+/** The name of an action without the sign that its page asks for more. */
+export const titleOf = ({ label }: Pick<Action, "label">): string => label.replace("…", "");
 
 /** A flag without a value has this in place of one. */
 export const FLAG = "";

@@ -1,7 +1,6 @@
 import { MissingGrantError } from "../../errors.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { ask, type Explanation, explain } from "../../operate/explain.ts";
-import { actionLinks } from "../parts/action-links.ts";
 import { explanation } from "../parts/explanation.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { groupLink, partitionLink } from "../parts/links.ts";
@@ -18,7 +17,6 @@ const ACTIONS_IN: Partial<Record<Explanation["state"], readonly ActionName[]>> =
   parked: ["remove"],
   admitted: ["cancel", "release-slots"],
   running: ["cancel", "release-slots"],
-  failed: ["retry"],
 };
 
 /** One job: where it stands, why it waits, and what happened to it. */
@@ -51,7 +49,7 @@ export const job: Page = async (visit) => {
     ["trace", it.traceId ? traceLink(it.traceId, visit.traceUrl) : null],
   ];
   const isParked = it.state === "parked"; // then it has two ids, and waits under that of staging
-  const actions = actionLinks(visit, { ids: isParked ? it.id : id }, ACTIONS_IN[it.state] ?? []);
+  const actions = { target: { ids: isParked ? it.id : id }, names: ACTIONS_IN[it.state] ?? [] };
   return {
     title: `Job ${id}`,
     trail: [["Jobs", `${base}/jobs`]],

@@ -9,8 +9,9 @@ import { named } from "../parts/names.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
 import { fieldInput } from "./action.ts";
+import { ACTIONS } from "./actions.ts";
 import { BULK, type BulkName, isOffered } from "./bulk.ts";
-import { IF_EMPTY } from "./form.ts";
+import { IF_EMPTY, titleOf } from "./form.ts";
 import { jobCounts } from "./job-counts.ts";
 import { BACK, type Filter, type FoundJob, filterOf, jobsOf, WRITTEN } from "./job-filter.ts";
 import { asked, type Page, type Visit } from "./visit.ts";
@@ -84,10 +85,10 @@ function bulk({ base, rights }: Visit, filter: Filter, found: readonly FoundJob[
   if (these.length + all.length === 0) return none;
   return html`<ul class="actions">${these.map(
     ([verb, ids]) =>
-      html`<li>${actionLink(verb, pathTo(base, `/act/${verb}`, { ids: ids.join(",") }), `${verb} these ${ids.length}`)}</li>`,
+      html`<li>${actionLink(verb, pathTo(base, `/act/${verb}`, { ids: ids.join(",") }), `${titleOf(ACTIONS[verb])} these ${ids.length}`)}</li>`,
   )}${all.map(
     (verb) =>
-      html`<li>${actionLink(verb, pathTo(base, `/bulk/${verb}`, filter), `${verb} all that match`)}</li>`,
+      html`<li>${actionLink(verb, pathTo(base, `/bulk/${verb}`, filter), `${titleOf(ACTIONS[verb])} all that match`)}</li>`,
   )}</ul>`;
 }
 

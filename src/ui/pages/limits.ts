@@ -37,7 +37,7 @@ export const limits: Page = async ({ looking, base, rights, query }) => {
           title: "Change",
           cell: ({ policy, gate, key, where }) =>
             rights.role === "operator"
-              ? html`<a href="${pathTo(base, "/act/clear-limit", { policy, gate, key, where: where && JSON.stringify(where) })}">clear</a>`
+              ? html`<a href="${pathTo(base, "/act/clear-limit", { policy, gate, key, where: where && JSON.stringify(where) })}">Clear limit</a>`
               : "",
         },
       ],

@@ -1,5 +1,6 @@
 import type { OperateContext } from "../../operate/call.ts";
 import { rowsBy } from "../../operate/view-rows.ts";
+import { reasonBadge } from "../parts/badge.ts";
 import { bars } from "../parts/bars.ts";
 import { compared } from "../parts/gauge.ts";
 import { html, type Markup } from "../parts/markup.ts";
@@ -23,6 +24,11 @@ export interface Minute {
   readonly lagP50Seconds: number | null;
   readonly lagP95Seconds: number | null;
   readonly lagMaxSeconds: number | null;
+  readonly runP50Seconds: number | null;
+  readonly runP95Seconds: number | null;
+  readonly runMaxSeconds: number | null;
+  readonly passes: string;
+  readonly passSeconds: number;
 }
 
 /** What happened in a period. */
@@ -92,31 +98,43 @@ interface Column {
   readonly failed: number;
   readonly wait: number | null;
   readonly lag: number | null;
+  readonly run: number | null;
+  /** How many waited at its end. */
+  readonly waiting: number;
 }
 
 /** A period step by step, those in which nothing happened among them. */
-function columnsOf(minutes: readonly Minute[], period: Period): readonly Column[] {
+function columnsOf(minutes: readonly Minute[], period: Period, staged: number): readonly Column[] {
   const byTime = new Map(minutes.map((one) => [one.minute.getTime(), one]));
-  return stepsOf(period).map((at) => {
-    const it = byTime.get(at.getTime());
-    return {
-      at,
-      staged: Number(it?.staged ?? 0),
-      admitted: Number(it?.admitted ?? 0),
-      denied: Object.values(it?.denied ?? {}).reduce((total, count) => total + Number(count), 0),
-      ended: Number(it?.succeeded ?? 0) + Number(it?.failed ?? 0),
-      failed: Number(it?.failed ?? 0),
-      wait: it?.waitP95Seconds ?? null,
-      lag: it?.lagP95Seconds ?? null,
-    };
-  });
+  // from now backwards: what came in a step did not wait before it, and what went did
+  let waiting = staged;
+  const columns = stepsOf(period)
+    .toReversed()
+    .map((at) => {
+      const it = byTime.get(at.getTime());
+      const one = {
+        at,
+        staged: Number(it?.staged ?? 0),
+        admitted: Number(it?.admitted ?? 0),
+        denied: Object.values(it?.denied ?? {}).reduce((total, count) => total + Number(count), 0),
+        ended: Number(it?.succeeded ?? 0) + Number(it?.failed ?? 0),
+        failed: Number(it?.failed ?? 0),
+        wait: it?.waitP95Seconds ?? null,
+        lag: it?.lagP95Seconds ?? null,
+        run: it?.runP95Seconds ?? null,
+        waiting,
+      };
+      waiting = Math.max(waiting - one.staged + one.admitted + Number(it?.dropped ?? 0), 0);
+      return one;
+    });
+  return columns.reverse();
 }
 
-/** The charts of a period. What they draw is in the table below them, for who cannot see it. */
-export function charts(minutes: readonly Minute[], period: Period = HOUR): Markup {
+/** The charts of a period, at whose end so many wait. What they draw is in the table below them, for who cannot see it. */
+export function charts(minutes: readonly Minute[], period: Period, staged: number): Markup {
   if (minutes.length === 0)
     return html`<p class="empty">Nothing happened in the last ${period.words}. What happens shows here a minute later.</p>`;
-  const columns = columnsOf(minutes, period);
+  const columns = columnsOf(minutes, period, staged);
   const chart = (
     of: (column: Column) => number | null,
     title: string,
@@ -124,12 +142,14 @@ export function charts(minutes: readonly Minute[], period: Period = HOUR): Marku
     more: { wrong?: readonly number[] } = {},
   ) => bars(columns.map(of), { title, inWords, period, isLastOpen: true, ...more });
   return html`<div class="charts">
-${chart(({ staged }) => staged, "Jobs that came", grouped)}
-${chart(({ admitted }) => admitted, "Jobs admitted", grouped)}
+${chart(({ waiting }) => waiting, "Waiting", grouped)}
+${chart(({ staged }) => staged, "Came", grouped)}
+${chart(({ admitted }) => admitted, "Admitted", grouped)}
+${chart(({ ended }) => ended, "Ended", grouped, { wrong: columns.map(({ failed }) => failed) })}
 ${chart(({ denied }) => denied, "Partitions that kept due jobs, by passes", grouped)}
-${chart(({ ended }) => ended, "Attempts that ended", grouped, { wrong: columns.map(({ failed }) => failed) })}
 ${chart(({ wait }) => wait, "From due to admitted, 95 %", lasting)}
 ${chart(({ lag }) => lag, "From admitted to started, 95 %", lasting)}
+${chart(({ run }) => run, "Run time, 95 %", lasting)}
 </div>
 <details><summary>The same as numbers</summary>
 ${table(
@@ -148,6 +168,8 @@ ${table(
     { title: "Failed", isNumber: true, cell: ({ failed }) => grouped(failed) },
     { title: "95 % wait", isNumber: true, cell: ({ wait }) => (wait === null ? null : lasting(wait)) },
     { title: "95 % lag", isNumber: true, cell: ({ lag }) => (lag === null ? null : lasting(lag)) },
+    { title: "95 % run", isNumber: true, cell: ({ run }) => (run === null ? null : lasting(run)) },
+    { title: "Waiting", isNumber: true, cell: ({ waiting }) => grouped(waiting) },
   ],
   "Nothing happened.",
 )}
@@ -162,7 +184,7 @@ export function reasonTable(minutes: readonly Minute[], { words }: Period = HOUR
     `Denials in the last ${words}: a partition counts once in each pass`,
     sums,
     [
-      { title: "Reason", cell: ([reason]) => reason },
+      { title: "Reason", cell: ([reason]) => reasonBadge(reason) },
       {
         title: "Partitions",
         isNumber: true,

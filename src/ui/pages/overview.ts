@@ -14,16 +14,17 @@ import {
 import { stops } from "../../operate/stops.ts";
 import { reasonBadge } from "../parts/badge.ts";
 import { type Card, cardList, oldestDueCard } from "../parts/cards.ts";
-import { compared } from "../parts/gauge.ts";
+import { compared, gauge } from "../parts/gauge.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
-import { HOUR, type Period, periodLinks, periodOf } from "../parts/period.ts";
+import { HOUR, periodLinks, periodOf } from "../parts/period.ts";
 import { policyTable } from "../parts/policy-table.ts";
 import { stopTable } from "../parts/stop-table.ts";
+import { type Part, strip } from "../parts/strip.ts";
 import { table } from "../parts/table.ts";
 import { undeclaredTable } from "../parts/undeclared-table.ts";
 import { grouped, lasting, moment } from "../parts/words.ts";
-import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
+import { type Trend, trendHint, trendInWords, trendOf } from "./backlog.ts";
 import { type Figures, figuresNow } from "./figures.ts";
 import { findingsOf, UNASKED } from "./findings.ts";
 import {
@@ -59,14 +60,15 @@ export const overview: Page = async ({ looking, acting, base, query }) => {
   const trend = trendOf(hour.steps, staged);
   return {
     title: "Overview",
-    body: html`${hints(findings, [trendHint(trend, staged), undeclaredHint(undeclared, findings)], base)}
-${cardList([...waitCards(staged, oldestDue, figures, trend, base), ...flightCards(policies, workers), ...paceCards(hour.steps, base), ...timeCards(shown, period)])}
-<h2>The last ${period.words}</h2>
-${periodLinks(base, "/", {}, period)}
-${charts(shown.steps, period)}
+    body: html`${cardList(cardsOf(staged, oldestDue, figures, trend, policies, workers, hour.steps, base))}
+${hints(findings, [trendHint(trend, staged), undeclaredHint(undeclared, findings)], base)}
 <h2>Policies</h2>
 ${await policyTable(looking, policies, figures, base)}
 ${undeclaredTable(undeclared, base)}
+<h2>The last ${period.words}</h2>
+${periodLinks(base, "/", {}, period)}
+${strip(partsOf(shown, policies, figures))}
+${charts(shown.steps, period, staged)}
 <h2>Waiting for longest</h2>
 ${waitingTable(waiting, base)}
 <div class="pair">
@@ -81,81 +83,74 @@ ${endingTable(ending, base)}
   };
 };
 
-/** What waits, and where that goes. */
-function waitCards(
+/** What to see first: what waits, what runs, how fast it goes, and what fails. */
+function cardsOf(
   staged: number,
   oldestDue: OldestDue | null,
   figures: Figures,
   trend: Trend,
+  policies: readonly PolicyStatus[],
+  workers: readonly WorkerStatus[],
+  minutes: readonly Minute[],
   base: string,
 ): readonly Card[] {
-  const admissible = figures.sum("admissible_jobs");
+  const alive = workers.filter((one) => one.alive);
+  const slots = alive.reduce((total, one) => total + one.slots, 0);
+  const inFlight = policies.reduce((total, one) => total + one.inFlight, 0);
+  const pace = (whats: readonly Counted[], back: number) =>
+    whats.reduce((sum, what) => sum + eachMinute(minutes, what, back), 0);
+  const failed = Math.round(pace(["failed"], BACK) * BACK);
+  const ended = Math.round(pace(["succeeded", "failed"], BACK) * BACK);
   return [
     {
       value: grouped(staged),
-      name: "wait in staging",
-      more: `${grouped(admissible)} could go now, if workers were free`,
+      name: "waiting",
+      more: trendInWords(trend),
       to: pathTo(base, "/jobs", { state: "staged" }),
     },
     oldestDueCard(oldestDue, base),
     {
-      value: inWords(trend),
-      name: "the backlog, over 15 minutes",
-      more: `until it is gone, at that pace: ${drainInWords(trend)}`,
-    },
-  ];
-}
-
-/** What is in flight, and who may run it. */
-function flightCards(policies: readonly PolicyStatus[], workers: readonly WorkerStatus[]): readonly Card[] {
-  const alive = workers.filter((one) => one.alive);
-  const slots = alive.reduce((total, one) => total + one.slots, 0);
-  return [
-    {
-      value: grouped(policies.reduce((total, { inFlight }) => total + inFlight, 0)),
+      value: grouped(inFlight),
+      bar: gauge(inFlight, slots),
       name: "in flight",
-      more: `${some(alive.length, "worker pool")} alive, with ${some(slots, "slot")}`,
+      more: `for ${some(slots, "slot")} of ${some(alive.length, "worker pool")} alive`,
+      to: pathTo(base, "/workers"),
     },
-  ];
-}
-
-/** How much goes, and how fast. */
-function paceCards(minutes: readonly Minute[], base: string): readonly Card[] {
-  const pace = (whats: readonly Counted[], back: number) =>
-    grouped(Math.round(whats.reduce((sum, what) => sum + eachMinute(minutes, what, back), 0)));
-  const ended = ["succeeded", "failed"] as const;
-  const failed = Math.round(eachMinute(minutes, "failed", BACK) * BACK);
-  return [
     {
-      value: pace(["admitted"], 1),
+      value: grouped(Math.round(pace(["admitted"], 1))),
       name: "admitted in the last minute",
-      more: `${pace(["admitted"], 5)} over 5 minutes, ${pace(["admitted"], BACK)} over ${BACK}`,
+      more: `${grouped(Math.round(pace(["admitted"], BACK)))} a minute over ${BACK}; ${grouped(figures.sum("admissible_jobs"))} more could go, if workers were free`,
     },
     {
-      value: pace(ended, 1),
-      name: "ended in the last minute",
-      more: `${pace(ended, BACK)} over ${BACK} minutes; ${grouped(failed)} failed in all`,
+      value: grouped(failed),
+      name: `attempts failed in ${BACK} minutes`,
+      more:
+        ended === 0
+          ? "none ended"
+          : `${grouped(Math.round((failed / ended) * 1000) / 10)} % of ${grouped(ended)} that ended`,
       to: pathTo(base, "/jobs", { state: "failed" }),
     },
   ];
 }
 
-/** How long jobs of all policies took, in the period of the charts below. */
-function timeCards({ whole }: Happened, { words }: Period): readonly Card[] {
-  const time = (name: string, of: "wait" | "lag"): Card => {
-    const [most, half, longest] = (["P95", "P50", "Max"] as const).map((which) => {
+/** How long jobs of all policies took in the period of the charts, what passes took, and how many partitions there are. */
+function partsOf({ whole }: Happened, policies: readonly PolicyStatus[], figures: Figures): readonly Part[] {
+  const time = (name: string, of: "wait" | "lag" | "run"): Part => {
+    const [half, most, longest] = (["P50", "P95", "Max"] as const).map((which) => {
       const seconds = whole?.[`${of}${which}Seconds`] ?? null;
       return seconds === null ? "–" : lasting(seconds);
     });
-    return {
-      value: `${most}`,
-      name,
-      more: `in the last ${words}; half of them: ${half}, the longest: ${longest}`,
-    };
+    return [name, `${most}`, `half ${half}, longest ${longest}`];
   };
+  const passes = Number(whole?.passes ?? 0);
+  const mean = passes === 0 ? "–" : lasting((whole?.passSeconds ?? 0) / passes);
+  const partitions = policies.reduce((total, one) => total + one.partitions, 0);
   return [
     time("from due to admitted, 95\u00a0%", "wait"),
     time("from admitted to started, 95\u00a0%", "lag"),
+    time("run time, 95\u00a0%", "run"),
+    ["passes that found work", grouped(passes), `${mean} each, on average`],
+    ["partitions", grouped(partitions), `${grouped(figures.sum("waiting_partitions"))} with jobs that wait`],
   ];
 }
 
@@ -203,7 +198,7 @@ function waitingTable(waiting: readonly Answer[], base: string): Markup {
       { title: "Due", cell: ({ runAt }) => moment(runAt) },
       {
         title: "Waits for",
-        cell: ({ reason, gate }) => (gate === null ? reasonBadge(reason) : `${reason}, gate ${gate}`),
+        cell: ({ reason, gate }) => reasonBadge(reason, gate),
       },
       { title: "Until", cell: ({ nextAt }) => moment(nextAt) },
     ],
@@ -223,9 +218,9 @@ function reasonsNow(figures: Figures, base: string): Markup {
       {
         title: "Reason",
         cell: ([reason]) => {
-          if (reason === "none") return "none: in line";
-          if (reason === "not_due") return reason;
-          return html`<a href="${pathTo(base, "/partitions", { reason })}">${reason}</a>`;
+          if (reason === "none") return "In line";
+          if (reason === "not_due") return reasonBadge(reason);
+          return html`<a href="${pathTo(base, "/partitions", { reason })}">${reasonBadge(reason)}</a>`;
         },
       },
       {
@@ -246,8 +241,10 @@ function undeclaredHint(
 ): Markup | null {
   if (undeclared.length === 0 || findings?.some(({ id }) => id === "orphaned")) return null;
   const jobs = undeclared.reduce((sum, { staged }) => sum + staged, 0);
-  return html`<li class="bad"><span class="mark">warning</span> ${some(jobs, "job")} ${jobs === 1 ? "waits" : "wait"} for <a href="#undeclared">policies that nobody declared</a>.</li>`;
+  return html`<li class="warn"><span class="mark">warning</span> ${some(jobs, "job")} ${jobs === 1 ? "waits" : "wait"} for <a href="#undeclared">policies that nobody declared</a>.</li>`;
 }
+
+const TONES: Readonly<Record<string, string>> = { critical: "bad", warning: "warn" };
 
 function hints(
   findings: readonly Finding[] | null,
@@ -264,7 +261,7 @@ function hints(
     .slice(0, HINTS)
     .map(
       ({ severity, sentence }) =>
-        html`<li class="${severity === "info" ? "" : "bad"}"><span class="mark">${severity}</span> ${sentence}</li>`,
+        html`<li class="${TONES[severity] ?? ""}"><span class="mark">${severity}</span> ${sentence}</li>`,
     );
   return html`<ul class="hints">${first}${list}</ul>${
     found.length > 0

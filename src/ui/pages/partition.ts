@@ -1,19 +1,24 @@
+import type { OperateContext } from "../../operate/call.ts";
 import { type Answer, askNext, type Explanation, explain } from "../../operate/explain.ts";
 import { keyInWords } from "../../operate/gate-words.ts";
-import { actionLinks } from "../parts/action-links.ts";
-import { reasonBadge } from "../parts/badge.ts";
+import type { PartitionTarget } from "../../operate/targets.ts";
+import { parameter, rowsOf } from "../../operate/view-rows.ts";
+import { jobBadge, reasonBadge } from "../parts/badge.ts";
 import { expected, explanation } from "../parts/explanation.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { jobLink, pathTo } from "../parts/links.ts";
-import { html, type Markup } from "../parts/markup.ts";
+import { html, type Markup, none } from "../parts/markup.ts";
 import { periodLinks, periodOf } from "../parts/period.ts";
+import { strip } from "../parts/strip.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
 import { ownWaits, partitionWaits } from "./partition-waits.ts";
-import { asked, type Page } from "./visit.ts";
+import { asked, type Page, type Visit } from "./visit.ts";
 
 /** How many jobs it lists. */
 const HEAD = 5;
+/** How many failed ones it counts. */
+const MOST_FAILED = 100;
 
 /** One partition: why it waits, gate by gate. */
 export const partition: Page = async (visit) => {
@@ -33,15 +38,18 @@ export const partition: Page = async (visit) => {
 ${ownWaits(waits, period, periodLinks(base, "/partition", target, period))}`;
   if (it.state === "unknown") return waits[1] ? { title, trail, body: html`${GONE}${waited}` } : null;
   const head = await askNext(looking, { policy, partition: key, count: HEAD });
+  const failed = await failedJobs(looking, target);
+  const refused = await rowsOf<Refused>(looking, "staged_jobs", REFUSED, [policy, key, HEAD]);
+  const dropped = it.droppedTotal
+    ? await rowsOf<Dropped>(looking, "history", DROPPED, [policy, key, HEAD])
+    : [];
   const facts: readonly Fact[] = [
-    ["staged", grouped(it.staged)],
-    ["in flight", grouped(it.inFlight)],
     ["admitted since it was made", grouped(it.admittedTotal)],
     ["weight", grouped(it.weight)],
     ["counts against its share", shareOf(it)],
     ["shard", it.shard],
     ["context", JSON.stringify(it.context ?? {})],
-    ["paused", it.paused ? (it.pausedUntil ? html`until ${moment(it.pausedUntil)}` : "until resume") : "no"],
+    ["paused", it.paused ? (it.pausedUntil ? html`until ${moment(it.pausedUntil)}` : "until resume") : null],
     ["on hold", it.heldUntil && it.heldUntil > it.asOf ? html`until ${moment(it.heldUntil)}` : null],
     ["probing", it.probing ? "one job goes first, and has to succeed" : null],
     ["paused or held by", it.stoppedBy],
@@ -51,24 +59,21 @@ ${ownWaits(waits, period, periodLinks(base, "/partition", target, period))}`;
       it.breakerUntil && it.breakerUntil > it.asOf ? html`open until ${moment(it.breakerUntil)}` : null,
     ],
     ["opened by", it.breakerReason],
-    ["dropped since it was made", grouped(it.droppedTotal)],
     ["made", moment(it.createdAt)],
   ];
   const isStopped = it.stop !== null;
-  const actions = actionLinks(visit, target, [
-    isStopped ? "resume" : "pause",
-    "hold",
-    "admit",
-    "move",
-    "set-limit",
-    "retry",
-    "remove",
-    "cancel",
-  ]);
+  const actions = {
+    target,
+    names: [isStopped ? "resume" : "pause", ...(failed.length > 0 ? (["retry"] as const) : [])],
+    more: ["admit", "set-limit", "hold", "move", "remove", "cancel"],
+  } as const;
   return {
     title,
     trail,
-    body: html`${explanation(it, visit, actions)}
+    body: html`${explanation(it, visit, actions, numbersOf(it, failed, visit))}
+${failed.length > 0 ? html`<h2>Failed</h2>${failedTable(failed.slice(0, HEAD), base)}` : none}
+${refused.length > 0 ? html`<h2>Refused</h2>${refusedTable(refused, base)}` : none}
+${it.droppedTotal ? html`<h2>Dropped</h2>${droppedTable(dropped, base)}` : none}
 <h2>Next jobs</h2>
 ${headTable(head, base)}
 ${waited}
@@ -76,6 +81,113 @@ ${waited}
 ${factList(facts)}`,
   };
 };
+
+/** Jobs of it that failed, those that wait for their retry among them. A breaker is opened by such. */
+interface Failed {
+  readonly id: string;
+  readonly state: string;
+  readonly lastError: string | null;
+  readonly attempts: number;
+  readonly runAt: Date | null;
+}
+
+/** The newest first. Graphile Worker has no index by state, but one by id. */
+const FAILED = `where policy = ${parameter(1, "text")} and partition = ${parameter(2, "text")}
+  and state in ('failed', 'parked') and last_error is not null order by state, id desc limit ${parameter(3, "int")}`;
+
+function failedJobs(
+  looking: OperateContext,
+  { policy, partition }: PartitionTarget,
+): Promise<readonly Failed[]> {
+  return rowsOf<Failed>(looking, "jobs", FAILED, [policy, partition, MOST_FAILED]);
+}
+
+/** A staged job that could not be admitted. */
+interface Refused {
+  readonly id: string;
+  readonly error: string | null;
+  readonly failures: number;
+  readonly retryAt: Date | null;
+}
+
+const REFUSED = `where policy = ${parameter(1, "text")} and partition = ${parameter(2, "text")} and retry_at is not null
+  order by id limit ${parameter(3, "int")}`;
+
+/** A job that was dropped. Only a policy with a history knows which it was. */
+interface Dropped {
+  readonly id: string;
+  readonly endedAt: Date;
+  readonly error: string | null;
+}
+
+const DROPPED = `where policy = ${parameter(1, "text")} and partition = ${parameter(2, "text")}
+  and outcome = 'dropped' and ended_at > now() - interval '1 day' order by ended_at desc limit ${parameter(3, "int")}`;
+
+/** Where its jobs are. */
+function numbersOf(it: Explanation, failed: readonly Failed[], { base }: Visit): Markup {
+  const { policy, partition } = it;
+  const jobs = (state: string, text: string) =>
+    html`<a href="${pathTo(base, "/jobs", { policy, partition, state })}">${text}</a>`;
+  const forGood = failed.filter(({ state }) => state === "failed");
+  const count = `${grouped(forGood.length)}${failed.length === MOST_FAILED ? "+" : ""}`;
+  return strip([
+    ["waiting", jobs("staged", grouped(it.staged))],
+    ["in flight", jobs("running", grouped(it.inFlight))],
+    ["failed for good", forGood.length > 0 ? jobs("failed", count) : "0", firstLine(failed[0]?.lastError)],
+    ["dropped", grouped(it.droppedTotal)],
+    ["last admitted", moment(it.lastAdmittedAt)],
+    ...(it.admitsAMinute == null
+      ? []
+      : [["admitted a minute", `about ${aMinute(it.admitsAMinute)}`] as const]),
+  ]);
+}
+
+const firstLine = (error: string | null | undefined) => error?.split("\n")[0]?.slice(0, 160);
+
+const aMinute = (rate: number) => grouped(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate));
+
+function failedTable(failed: readonly Failed[], base: string): Markup {
+  return table(
+    `The newest first, at most ${HEAD}`,
+    failed,
+    [
+      { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
+      { title: "State", cell: ({ state }) => jobBadge(state) },
+      { title: "Attempts", isNumber: true, cell: ({ attempts }) => grouped(attempts) },
+      { title: "Error", cell: ({ lastError }) => firstLine(lastError) ?? null },
+      // Graphile Worker gives a job a time also after its last attempt
+      { title: "Tried again", cell: ({ state, runAt }) => (state === "failed" ? "never" : moment(runAt)) },
+    ],
+    "",
+  );
+}
+
+function refusedTable(refused: readonly Refused[], base: string): Markup {
+  return table(
+    `Jobs that could not be admitted, at most ${HEAD}`,
+    refused,
+    [
+      { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
+      { title: "Error", cell: ({ error }) => firstLine(error) ?? "its row was locked" },
+      { title: "Times", isNumber: true, cell: ({ failures }) => grouped(failures) },
+      { title: "Tried again", cell: ({ retryAt }) => moment(retryAt) },
+    ],
+    "",
+  );
+}
+
+function droppedTable(dropped: readonly Dropped[], base: string): Markup {
+  return table(
+    `Of the last day, the newest first, at most ${HEAD}`,
+    dropped,
+    [
+      { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
+      { title: "When", cell: ({ endedAt }) => moment(endedAt) },
+      { title: "Why", cell: ({ error }) => firstLine(error) ?? null },
+    ],
+    html`Which jobs, and when, is known for as long as the policy keeps a history (its option <code>history</code>).`,
+  );
+}
 
 const GONE = html`<p class="sentence">No job of it waits or runs. A sweep has deleted the partition, because it was unused. It comes back with its next job.</p>`;
 
@@ -95,7 +207,7 @@ function headTable(head: readonly Answer[], base: string): Markup {
       { title: "Due", cell: ({ runAt }) => moment(runAt) },
       {
         title: "Waits for",
-        cell: ({ reason, gate }) => (gate === null ? reasonBadge(reason) : `${reason}, gate ${gate}`),
+        cell: ({ reason, gate }) => reasonBadge(reason, gate),
       },
       { title: "Expected to start", cell: expected },
     ],

@@ -1,5 +1,5 @@
 import { parameter, rowsOf } from "../../operate/view-rows.ts";
-import { REASONS, STOPS } from "../../policy/reasons.ts";
+import { REASONS, reasonTitle, STOPS } from "../../policy/reasons.ts";
 import { ifGiven } from "../if-given.ts";
 import { reasonBadge } from "../parts/badge.ts";
 import { choice } from "../parts/choice.ts";
@@ -73,7 +73,7 @@ export const partitions: Page = async ({ looking, base, query }) => {
 <label>Key contains <input name="search" value="${search ?? ""}"></label>
 ${named("policy", "Policy", policies, policy)}
 ${choice("state", "State", Object.keys(STATES), state)}
-${choice("reason", "Reason", REASONS, reason)}
+${choice("reason", "Waits for", REASONS, reason, "any", (one) => `${reasonTitle(one)} (${one})`)}
 ${choice("sort", "Sort by", Object.keys(SORTS), sort, "nothing")}
 <button>Show</button>
 </form>
@@ -83,8 +83,7 @@ ${table(
   [
     { title: "Policy", cell: (row) => policyLink(base, row.policy) },
     { title: "Partition", cell: (row) => partitionLink(base, row.policy, row.partition) },
-    { title: "Reason", cell: (row) => reasonBadge(row.reason) },
-    { title: "Gate", cell: (row) => row.blockedOn },
+    { title: "Waits for", cell: (row) => reasonBadge(row.reason, row.blockedOn) },
     { title: "Staged", isNumber: true, cell: (row) => grouped(row.staged) },
     { title: "In flight", isNumber: true, cell: (row) => grouped(row.inFlight) },
     { title: "Next look", cell: (row) => moment(row.eligibleAt) },

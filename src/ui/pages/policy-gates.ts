@@ -69,7 +69,7 @@ export function gateTable({ visit, name, figures, shared, set, gates }: Gates): 
             {
               title: "Change",
               cell: ({ name: gate }: Gate) =>
-                html`<a href="${pathTo(base, "/act/set-limit", { policy: name, gate })}" class="whole" aria-label="set-limit of ${gate}">set-limit</a>`,
+                html`<a href="${pathTo(base, "/act/set-limit", { policy: name, gate })}" class="whole" aria-label="Change limit… of ${gate}">Change limit…</a>`,
             },
           ]
         : []),

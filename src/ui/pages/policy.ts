@@ -15,7 +15,7 @@ import { stateBadge } from "../parts/policy-table.ts";
 import { table } from "../parts/table.ts";
 import { waysOut } from "../parts/undeclared-table.ts";
 import { grouped, roughly } from "../parts/words.ts";
-import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
+import { type Trend, trendHint, trendInWords, trendOf } from "./backlog.ts";
 import { capCharts, capsSince } from "./caps.ts";
 import { declaredFacts, definitionsOf, differenceTables } from "./definitions.ts";
 import { type Figures, figuresNow } from "./figures.ts";
@@ -63,11 +63,15 @@ export const policy: Page = async (visit) => {
     trail: [["Policies", `${base}/policies`]],
     body: html`${hint ? html`<ul class="hints">${hint}</ul>` : none}${cardList(stateCards(found, figures, trend, base))}
 ${factList([...stateFacts(found, figures), ...declaredFacts(definitions)])}
-${actionLinks(visit, { policy: name }, [found.paused ? "resume" : "pause", "admit", "set-limit", "retry", "remove", "cancel"])}
+${actionLinks(visit, {
+  target: { policy: name },
+  names: [found.paused ? "resume" : "pause", "set-limit", "retry"],
+  more: ["admit", "remove", "cancel"],
+})}
 ${differenceTables(definitions)}
 <h2>The last ${period.words}</h2>
 ${periodLinks(base, "/policy", { policy: name }, period)}
-${charts(shown, period)}
+${charts(shown, period, found.staged)}
 <h2>Gates</h2>
 ${gateTable({ visit, name, figures, shared, set, gates: definition?.gates ?? [] })}
 <div class="pair">
@@ -115,21 +119,20 @@ function stateCards(it: PolicyStatus, figures: Figures, trend: Trend, base: stri
   return [
     {
       value: grouped(it.staged),
-      name: "staged",
-      more: `${grouped(figures.sum("admissible_jobs"))} could go now, if workers were free`,
+      name: "waiting",
+      more: trendInWords(trend),
       to: pathTo(base, "/jobs", { policy: it.policy, state: "staged" }),
     },
     oldestDueCard(it.oldestDue, base),
     { value: grouped(it.inFlight), name: "in flight" },
     {
+      value: grouped(figures.sum("admissible_jobs")),
+      name: "could go now, if workers were free",
+    },
+    {
       value: grouped(it.partitions),
       name: "partitions",
       to: pathTo(base, "/partitions", { policy: it.policy }),
-    },
-    {
-      value: inWords(trend),
-      name: "the backlog, over 15 minutes",
-      more: `until it is gone, at that pace: ${drainInWords(trend)}`,
     },
   ];
 }
@@ -153,8 +156,7 @@ function waitingTable(waiting: readonly Waiting[], name: string, base: string): 
     waiting,
     [
       { title: "Partition", cell: ({ partition }) => partitionLink(base, name, partition) },
-      { title: "Reason", cell: ({ reason }) => reasonBadge(reason) },
-      { title: "Gate", cell: ({ blockedOn }) => blockedOn },
+      { title: "Waits for", cell: ({ reason, blockedOn }) => reasonBadge(reason, blockedOn) },
       {
         title: "Staged",
         isNumber: true,

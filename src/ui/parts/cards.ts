@@ -7,6 +7,8 @@ import { roughly } from "./words.ts";
 /** One number to be seen first. */
 export interface Card {
   readonly value: string;
+  /** How much of what there is, as a bar. */
+  readonly bar?: Markup;
   readonly name: string;
   /** What else belongs to it, smaller. */
   readonly more?: string;
@@ -17,8 +19,8 @@ export interface Card {
 /** Numbers side by side, each with its name. */
 export function cardList(cards: readonly Card[]): Markup {
   return html`<ul class="cards">${cards.map(
-    ({ value, name, more, to }) =>
-      html`<li><strong>${value}</strong><span>${to === undefined ? name : html`<a href="${to}">${name}</a>`}</span>${
+    ({ value, bar, name, more, to }) =>
+      html`<li><strong>${value}</strong>${bar ?? ""}<span>${to === undefined ? name : html`<a href="${to}">${name}</a>`}</span>${
         more === undefined ? "" : html`<small>${more}</small>`
       }</li>`,
   )}</ul>`;

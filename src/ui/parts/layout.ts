@@ -1,24 +1,27 @@
+import { assetPath } from "../assets.ts";
 import type { Viewer } from "../create-ui.ts";
 import { html, type Markup, none } from "./markup.ts";
 
+/** Each with the key that leads there after `g`. */
 const PLACES = [
-  ["/", "Overview"],
-  ["/policies", "Policies"],
-  ["/partitions", "Partitions"],
-  ["/jobs", "Jobs"],
-  ["/groups", "Groups"],
-  ["/limits", "Limits"],
-  ["/workers", "Workers"],
-  ["/audit", "Audit"],
-  ["/health", "Health"],
+  ["/", "Overview", "o"],
+  ["/policies", "Policies", "y"],
+  ["/partitions", "Partitions", "p"],
+  ["/jobs", "Jobs", "j"],
+  ["/groups", "Groups", "u"],
+  ["/limits", "Limits", "l"],
+  ["/workers", "Workers", "w"],
+  ["/audit", "Audit", "a"],
+  ["/health", "Health", "h"],
 ] as const;
 
 /** A tenant's pages. */
-const TENANT_PLACES = [["/", "Your jobs"]] as const;
+const TENANT_PLACES = [["/", "Your jobs", "o"]] as const;
 
 /** live.js listens to them. */
 const KEYS = [
   ["/", "to the search, as do ⌘K and Ctrl+K"],
+  ["j k", "to the next row, and to the one before; Enter opens it"],
   ["r", "read the page anew"],
   ["?", "show this list"],
   ["Esc", "close it"],
@@ -58,18 +61,18 @@ export function layout(page: Laid): Markup {
 <meta name="color-scheme" content="light dark">
 <title>${environment === undefined ? "" : `${environment}: `}${title} – dispatch policies</title>
 <link rel="icon" href="data:,">
-<link rel="stylesheet" href="${base}/assets/style.css">
-<script type="module" src="${base}/assets/live.js"></script>
+<link rel="stylesheet" href="${assetPath(base, "style.css")}">
+<script type="module" src="${assetPath(base, "live.js")}"></script>
 </head>
 <body>
 <a class="skip" href="#main">To the content</a>
 <header>
 ${environment === undefined ? none : html`<p class="environment">${environment}</p>`}
 <nav aria-label="Pages"><ul>${places.map(
-    ([to, name]) =>
-      html`<li><a href="${base}${to}"${isTenant || isAt(path, to) ? html` aria-current="page"` : ""}>${name}</a></li>`,
+    ([to, name, key]) =>
+      html`<li><a href="${base}${to}" aria-keyshortcuts="g ${key}"${isTenant || isAt(path, to) ? html` aria-current="page"` : ""}>${name}</a></li>`,
   )}</ul></nav>
-${isTenant ? none : html`<form method="get" action="${base}/search" role="search"><label>Search <input type="search" name="q" value="${asked}"></label></form>`}
+${isTenant ? none : html`<form method="get" action="${base}/search" role="search"><label>Search <input type="search" name="q" value="${asked}" placeholder="customer, job, error …"></label></form>`}
 <p class="who">${viewer ? html`${viewer.name}, ${viewer.role}` : ""}</p>
 ${isLive ? REFRESH : none}
 </header>
@@ -81,7 +84,10 @@ ${body}
 <footer>Times are UTC.</footer>
 <dialog id="keys" aria-labelledby="keys-title">
 <h2 id="keys-title">Keys</h2>
-<dl class="facts">${KEYS.filter(([key]) => !isTenant || key !== "/").map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
+<dl class="facts">${[
+    ...KEYS.filter(([key]) => !isTenant || key !== "/"),
+    ...places.map(([, name, key]) => [`g ${key}`, name] as const),
+  ].map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
 <form method="dialog"><button>Close</button></form>
 </dialog>
 </body>

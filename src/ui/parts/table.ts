@@ -19,7 +19,7 @@ export function table<Row>(
     <thead><tr>${columns.map(({ title, isNumber }) => html`<th scope="col" class="${isNumber ? "number" : ""}">${title}</th>`)}</tr></thead>
     <tbody>${rows.map(
       (row) =>
-        html`<tr>${columns.map(({ cell, isNumber }) => html`<td class="${isNumber ? "number" : ""}">${cell(row) ?? "–"}</td>`)}</tr>`,
+        html`<tr>${columns.map(({ title, cell, isNumber }) => html`<td data-of="${title}"${isNumber ? html` class="number"` : ""}>${cell(row) ?? "–"}</td>`)}</tr>`,
     )}</tbody>
   </table></div>`;
 }
