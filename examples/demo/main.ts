@@ -1,7 +1,7 @@
 /**
  * A storm of requests over 200 endpoints, each behind a server that allows 10 per second and 5 at once: first with a
  * policy, then the same storm on plain Graphile Worker.
- * With --ui a page starts storms, beside the admin pages of their database. Otherwise it exits with 1 if a run with the
+ * With --ui a page adds jobs of ten policies, beside the admin pages of their database. Otherwise it exits with 1 if a run with the
  * policy broke a limit or lost a job. USAGE has the options.
  */
 import { constants } from "node:os";
@@ -14,22 +14,24 @@ import { runStorm } from "./run.ts";
 import { type Burst, MOST, makeStorm } from "./storm.ts";
 
 const USAGE = `./scripts/demo [--endpoints 200] [--loudest 250]   a storm with a policy, then without
-./scripts/demo --ui [--port 4181]                  your own storms, beside admin pages, until ctrl-c`;
+./scripts/demo --ui [--port 4181]                  ten jobs and storms of them, beside admin pages, until ctrl-c`;
 
 const values = readOptions(
   {
-    endpoints: { type: "string", default: "200" },
-    loudest: { type: "string", default: "250" },
+    endpoints: { type: "string" },
+    loudest: { type: "string" },
     ui: { type: "boolean", default: false },
     port: { type: "string", default: "4181" },
   },
   USAGE,
 );
 const port = readPort(values.port);
-const size = {
-  endpoints: readWhole("endpoints", values.endpoints, 1, MOST.endpoints),
-  loudest: readWhole("loudest", values.loudest, 1, MOST.loudest),
-};
+const endpoints = readWhole("endpoints", values.endpoints ?? "200", 1, MOST.endpoints);
+const loudest = readWhole("loudest", values.loudest ?? "250", 1, MOST.loudest);
+if (values.ui && (values.endpoints ?? values.loudest) !== undefined) {
+  console.error("--endpoints and --loudest are not for --ui: its page has a form for storms.");
+  process.exit(2);
+}
 /** For one run: with two of them the demo stays under two minutes on a slow machine. */
 const MOST_SECONDS = 50;
 
@@ -46,14 +48,9 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
 
 try {
   if (values.ui) {
-    const { serveStorms } = await import("./page.ts");
-    await serveStorms({
-      ...size,
-      port,
-      mostSeconds: MOST_SECONDS,
-      signal: interrupted.signal,
-    });
-  } else await compare(makeStorm(size.endpoints, size.loudest));
+    const { serveJobs } = await import("./serve.ts");
+    await serveJobs(port, interrupted.signal);
+  } else await compare(makeStorm(endpoints, loudest));
 } catch (error) {
   if (interrupted.signal.aborted) console.log("\nInterrupted.");
   else if (error instanceof PortTaken) {

@@ -1,159 +1,111 @@
-import { once } from "node:events";
-import http from "node:http";
-import { text } from "node:stream/consumers";
-import pg from "pg";
-import { listen } from "../../scripts/listen.ts";
-import { createUi, toNodeHandler } from "../../src/ui/ui.ts";
-import { type Measures, measure } from "./measure.ts";
-import { FIGURES, TITLES } from "./report.ts";
-import { type Mode, runStorm, type World, withWorld } from "./run.ts";
-import { MOST, makeStorm } from "./storm.ts";
+/** The page of `--ui`, in the frame of the admin pages. */
+import type pg from "pg";
+import { factList } from "../../src/ui/parts/facts.ts";
+import { layout } from "../../src/ui/parts/layout.ts";
+import { pathTo } from "../../src/ui/parts/links.ts";
+import { html, type Markup, none } from "../../src/ui/parts/markup.ts";
+import { grouped } from "../../src/ui/parts/words.ts";
+import { type DemoJob, JOBS } from "./jobs.ts";
+import { type Asked, BATCHES_A_SECOND, MOST, type Storm } from "./tenant-storm.ts";
 
-export interface Serving {
-  readonly endpoints: number;
-  readonly loudest: number;
-  /** On this machine only; 0: any that is free. */
-  readonly port: number;
-  /** How long a storm may take. */
-  readonly mostSeconds: number;
-  readonly signal: AbortSignal;
+/** Where the admin pages are. */
+export const ADMIN = "/admin";
+export const YOU = { name: "you", role: "operator" } as const;
+/** How many jobs the button of a card adds, and for how many tenants. */
+export const ADD = { jobs: 50, tenants: 5 } as const;
+
+/** What a card says of its policy. */
+interface Numbers {
+  readonly policy: string;
+  readonly staged: number;
+  readonly in_flight: number;
+  readonly admitted: string;
+  readonly last_minute: string;
 }
 
-/** A storm that somebody has started. */
-interface Started {
-  readonly title: string;
-  /** How it stood at the last look. */
-  progress: string;
-  /** Undefined while it runs. */
-  ended?: Measures | string;
+const NUMBERS = `
+select p.policy, p.staged, p.in_flight,
+  (select coalesce(sum(x.admitted_total), 0) from dispatch_policy.partitions x where x.policy = p.policy) as admitted,
+  (select coalesce(sum(m.admitted), 0) from dispatch_policy.minutes m
+    where m.policy = p.policy and m.minute = date_trunc('minute', now()) - interval '1 minute') as last_minute
+from dispatch_policy.policies p`;
+
+/** What the form has: what was sent last. */
+export type Fields = Readonly<Record<"target" | keyof typeof MOST, string>>;
+
+const FIRST: Fields = { target: "fair_shares", tenants: "100", skew: "1", seconds: "60", batch: "20" };
+
+export interface Shown {
+  readonly storm: Storm | undefined;
+  /** What a form was refused for, and what it had; both undefined: none was. */
+  readonly refused?: { readonly why: string; readonly form: URLSearchParams };
 }
 
-const ADMIN = "/admin";
-
-/** A page that starts storms, and the admin pages of the database in which they run. Ends with the signal. */
-export function serveStorms({ signal, ...serving }: Serving): Promise<void> {
-  return withWorld("governed", signal, async (world) => {
-    const pool = new pg.Pool({ connectionString: world.url, max: 4 });
-    pool.on("error", console.error);
-    const pages = toNodeHandler(
-      createUi({ pool, basePath: ADMIN, authorize: () => ({ name: "you", role: "operator" }) }),
-    );
-    const storms = makeStorms(world, serving, signal);
-    const server = http.createServer(async (request, response) => {
-      const path = (request.url ?? "/").replace(/\?.*/, "");
-      if (path === ADMIN || path.startsWith(`${ADMIN}/`)) return pages(request, response);
-      if (path !== "/") return void response.writeHead(404).end();
-      if (request.method === "POST") {
-        // a page of another site must not start storms
-        if (request.headers.origin !== `http://${request.headers.host}`)
-          return void response.writeHead(403).end();
-        storms.start(new URLSearchParams(await text(request)));
-        return void response.writeHead(303, { location: "/" }).end();
-      }
-      response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end(storms.page());
-    });
-    const origin = await listen(server, serving.port);
-    console.log(`Storms:      ${origin}/`);
-    console.log(`Admin pages: ${origin}${ADMIN}/`);
-    console.log("Ctrl-C ends it.");
-    if (!signal.aborted) await once(signal, "abort");
-    server.close();
-    server.closeAllConnections();
-    await storms.ended();
-    await pool.end();
+export async function pageOf(pool: pg.Pool, { storm, refused }: Shown): Promise<Markup> {
+  const { rows } = await pool.query<Numbers>(NUMBERS);
+  const numbers = new Map(rows.map((row) => [row.policy, row]));
+  return layout({
+    ...{ base: ADMIN, environment: "demo", viewer: YOU, path: "/demo", title: "Ten jobs" },
+    isLive: !refused,
+    body: html`${refused ? html`<p class="bad" role="alert">${refused.why} Nothing was added.</p>` : none}
+<p>Two worker processes with 50 slots each run them. The pages above show what waits, and why.</p>
+<ul class="cards">${JOBS.map((job) => card(job, numbers.get(job.policy.identifier)))}</ul>
+<h2 id="storm">Storm</h2>
+${storm ? stormLine(storm) : html`<p>Jobs of many tenants, in ${BATCHES_A_SECOND} batches a second.</p>`}
+${stormForm(fieldsOf(refused?.form, storm?.asked), storm?.secondsLeft !== undefined)}
+<p class="quiet">Skew: 0 is the same for each tenant. With 1 the second has half as many jobs as the first, the third a third.
+With 2 most jobs are of the first.</p>`,
   });
 }
 
-/** The storms that were started, one at a time. */
-function makeStorms(world: World, { mostSeconds, ...size }: Omit<Serving, "signal">, signal: AbortSignal) {
-  const started: Started[] = [];
-  let running: Promise<void> | null = null;
-  let seconds = 5;
+/** The buttons have the method, not the forms: live.js leaves a page alone on which a form has it, and the numbers would stand still. */
+function card({ policy, title, about }: DemoJob, its: Numbers | undefined): Markup {
+  const name = policy.identifier;
+  const facts = factList([
+    ["wait", grouped(its?.staged)],
+    ["in flight", grouped(its?.in_flight)],
+    ["admitted", grouped(its && Number(its.admitted))],
+    ["last minute", grouped(its && Number(its.last_minute))],
+  ]);
+  return html`<li id="${name}"><strong>${title}</strong>${about}
+${facts}
+<form><button formmethod="post" formaction="/add" name="job" value="${name}" aria-label="Add ${ADD.jobs}: ${title}">Add ${ADD.jobs}</button> <a href="${pathTo(ADMIN, "/policy", { policy: name })}">${name}</a></form></li>`;
+}
 
-  async function run(mode: Mode, asked: { endpoints: number; loudest: number }): Promise<void> {
-    const storm = makeStorm(asked.endpoints, asked.loudest);
-    const it: Started = {
-      title: `${TITLES[mode]}, ${storm.length} endpoints, the loudest with ${asked.loudest} jobs`,
-      progress: "It runs.",
-    };
-    const onProgress = (progress: string) => {
-      it.progress = progress;
-    };
-    started.unshift(it);
-    try {
-      const outcome =
-        mode === "governed"
-          ? await world.run(storm, mostSeconds, onProgress)
-          : await runStorm("plain", storm, seconds, signal, onProgress); // as long as the last one took with the policy
-      if (mode === "governed") seconds = Math.max(outcome.seconds, 5);
-      it.ended = measure(outcome);
-    } catch (error) {
-      it.ended = `It has failed: ${(error as Error).message}`;
-    }
-  }
+function stormLine({ asked, added, secondsLeft, ended }: Storm): Markup {
+  const what = `${grouped(added)} jobs of ${asked.target.policy.identifier}`;
+  if (secondsLeft !== undefined)
+    return html`<p class="sentence">It has added ${what}, and goes on for ${secondsLeft} s.</p>`;
+  return html`<p>The last one added ${what}${ended === undefined ? "." : html`, and ended early: ${ended}.`}</p>`;
+}
 
+function fieldsOf(form: URLSearchParams | undefined, asked: Asked | undefined): Fields {
+  const last: Partial<Record<string, string>> = asked
+    ? { ...FIRST, ...numbersOf(asked), target: asked.target.policy.identifier }
+    : FIRST;
+  const given = (name: keyof Fields) => form?.get(name) ?? last[name] ?? "";
   return {
-    /** Nothing happens while one runs: two would share the worker slots, and their figures would say nothing. */
-    start(form: URLSearchParams): void {
-      if (running) return;
-      const mode = form.get("mode") === "plain" ? "plain" : "governed";
-      const asked = {
-        endpoints: between(form.get("endpoints"), 1, MOST.endpoints, size.endpoints),
-        loudest: between(form.get("loudest"), 1, MOST.loudest, size.loudest),
-      };
-      running = run(mode, asked).finally(() => {
-        running = null;
-      });
-    },
-    page: (): string => pageOf(started, running !== null, size),
-    ended: async (): Promise<void> => void (await running),
+    target: given("target"),
+    tenants: given("tenants"),
+    skew: given("skew"),
+    seconds: given("seconds"),
+    batch: given("batch"),
   };
 }
 
-function between(text: string | null, least: number, most: number, otherwise: number): number {
-  const number = Math.round(Number(text ?? Number.NaN));
-  return Number.isFinite(number) ? Math.min(Math.max(number, least), most) : otherwise;
+function numbersOf({ tenants, skew, seconds, batch }: Asked): Record<string, string> {
+  return { tenants: String(tenants), skew: String(skew), seconds: String(seconds), batch: String(batch) };
 }
 
-function pageOf(
-  started: readonly Started[],
-  isRunning: boolean,
-  { endpoints, loudest }: { endpoints: number; loudest: number },
-): string {
-  const number = (name: string, label: string, value: number) =>
-    `<label>${label} <input name="${name}" type="number" value="${value}" min="1"></label>`;
-  const button = (mode: Mode, label: string) =>
-    `<button name="mode" value="${mode}"${isRunning ? " disabled" : ""}>${label}</button>`;
-  return `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Storms</title>
-<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">
-${isRunning ? '<meta http-equiv="refresh" content="2">' : ""}
-<style>
-:root { color-scheme: light dark } body { font: 1rem/1.5 system-ui; max-width: 50rem; margin: 2rem auto; padding: 0 1rem }
-form { display: flex; flex-wrap: wrap; gap: 1rem; align-items: end } input { width: 6rem } td { text-align: right }
-th { text-align: left; font-weight: normal; padding-right: 2rem } caption { text-align: left; font-weight: bold; margin-top: 2rem; white-space: nowrap }
-</style></head><body>
-<h1>Storms</h1>
-<p>Each endpoint allows 10 requests per second and 5 at once, and its server counts what is too much. Two worker processes
-with 50 slots each send the requests. <a href="${ADMIN}/">The admin pages</a> show what waits, and why.</p>
-<p>Plain Graphile Worker runs the same tasks in a database of its own, with the same processes and slots, for as long as the
-last storm took with the policy. It has no limit by key to set. A job that was refused comes back after its back-off.</p>
-<form method="post">${number("endpoints", "Endpoints", endpoints)}${number("loudest", "Jobs of the loudest", loudest)}
-${button("governed", "Start with the policy")}${button("plain", "Start on plain Graphile Worker")}</form>
-${started.map(tableOf).join("\n")}
-</body></html>`;
-}
-
-function tableOf({ title, progress, ended }: Started): string {
-  const caption = `<caption>${title[0]?.toUpperCase()}${title.slice(1)}</caption>`;
-  if (ended === undefined) return `<table>${caption}<tr><th>${escaped(progress)}</th></tr></table>`;
-  if (typeof ended === "string") return `<table>${caption}<tr><th>${escaped(ended)}</th></tr></table>`;
-  const rows = FIGURES.map(
-    ([label, of]) => `<tr><th>${escaped(label.trim())}</th><td>${escaped(of(ended))}</td></tr>`,
-  );
-  return `<table>${caption}${rows.join("")}</table>`;
-}
-
-function escaped(text: string): string {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+function stormForm(fields: Fields, isRunning: boolean): Markup {
+  const number = (name: keyof typeof MOST, label: string, least: number, step = "1") =>
+    html`<label>${label} <input name="${name}" type="number" value="${fields[name]}" min="${least}" max="${MOST[name]}" step="${step}" required></label>`;
+  const option = ({ policy: { identifier }, title }: DemoJob) =>
+    html`<option value="${identifier}"${identifier === fields.target ? html` selected` : ""}>${title}</option>`;
+  const button = isRunning
+    ? html`<button formmethod="post" formaction="/stop" formnovalidate>Stop the storm</button>`
+    : html`<button formmethod="post" formaction="/storm">Start the storm</button>`;
+  return html`<form><label>Target <select name="target">${JOBS.map(option)}</select></label>
+${number("tenants", "Tenants", 1)}${number("skew", "Skew", 0, "0.1")}${number("seconds", "Seconds", 1)}${number("batch", "Jobs in a batch", 1)}
+${button}</form>`;
 }

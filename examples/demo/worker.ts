@@ -1,14 +1,16 @@
-/** A process of its own: a Graphile Worker, with the preset (`governed`) or without (`plain`). */
+/** A process of its own: a Graphile Worker, with the preset (`governed`, and `jobs` for those of `--ui`) or without (`plain`). */
 import { Logger, run, type Task, WorkerPreset } from "graphile-worker";
 import { dispatchPolicyPreset, RetryAfter } from "../../src/index.ts";
+import { JOBS } from "./jobs.ts";
 import { type Visit, visitEndpoint } from "./policy.ts";
 
 const [mode, connectionString = "", server] = process.argv.slice(2);
-const governed = mode === "governed";
+const policies = mode === "plain" ? [] : mode === "jobs" ? JOBS.map(({ policy }) => policy) : [visitEndpoint];
 
-/** Says what goes wrong, unless it is what plain workers are here to show. */
-const logger = new Logger(() => (level, message) => {
-  if (governed && (level === "error" || level === "warning")) console.error(`worker: ${message}`);
+/** Says what goes wrong, unless it is what plain workers, or jobs that fail, are here to show. */
+const logger = new Logger(() => (level, message, meta) => {
+  const isShown = mode === "plain" || (mode === "jobs" && meta?.failure);
+  if (!isShown && (level === "error" || level === "warning")) console.error(`worker: ${message}`);
 });
 
 const visit: Task = async (payload) => {
@@ -20,11 +22,14 @@ const visit: Task = async (payload) => {
 
 const runner = await run({
   preset: {
-    extends: [WorkerPreset, ...(governed ? [dispatchPolicyPreset({ policies: [visitEndpoint] })] : [])],
+    extends: [WorkerPreset, ...(policies.length > 0 ? [dispatchPolicyPreset({ policies })] : [])],
     worker: { connectionString, concurrentJobs: 50, maxPoolSize: 50, logger },
   },
-  taskList: { visit_endpoint: visit },
-  crontab: governed ? "* * * * * dispatch_policy_tick ?jobKey=dispatch_policy_tick" : "",
+  taskList: {
+    visit_endpoint: visit,
+    ...(mode === "jobs" && Object.fromEntries(JOBS.map(({ policy, run }) => [policy.identifier, run]))),
+  },
+  crontab: policies.length > 0 ? "* * * * * dispatch_policy_tick ?jobKey=dispatch_policy_tick" : "",
   noHandleSignals: true,
 });
 

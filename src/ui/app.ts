@@ -50,7 +50,7 @@ const STRANGE = {
 
 type Env = { Variables: { viewer: Viewer } };
 
-const HEADERS = {
+export const HEADERS = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
   "x-content-type-options": "nosniff",

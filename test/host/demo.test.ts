@@ -7,7 +7,8 @@ import { promisify } from "node:util";
 import test from "ava";
 import type { Measures } from "../../examples/demo/measure.ts";
 import { whySlow } from "../../examples/demo/report.ts";
-import { testDatabase } from "../helpers/database.ts";
+import { drawn, sharesOf } from "../../examples/demo/tenant-storm.ts";
+import { quietPool, testDatabase } from "../helpers/database.ts";
 import { until } from "../helpers/until.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -54,38 +55,98 @@ test("it says why less than the rate was used, by what it measured", (t) => {
 });
 
 test.serial(
-  "with --ui a page starts storms, the admin pages show their database, and ctrl-c cleans up",
+  "with --ui ten jobs stand beside the admin pages, storms end, and ctrl-c cleans up",
   async (t) => {
     const { url, pool } = await testDatabase(t, { migrated: false });
-    const args = ["examples/demo/main.ts", "--ui", "--port", "0", "--endpoints", "10", "--loudest", "12"];
-    const env = { ...process.env, DATABASE_URL: url };
-    const demo = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit"] });
+    const demo = spawn(process.execPath, ["examples/demo/main.ts", "--ui", "--port", "0"], {
+      ...{ cwd: ROOT, env: { ...process.env, DATABASE_URL: url }, stdio: ["ignore", "pipe", "inherit"] },
+    });
     t.teardown(() => demo.kill("SIGKILL"));
     const lines: string[] = [];
-    createInterface({ input: demo.stdout }).on("line", (line) => void lines.push(line));
+    createInterface({ input: demo.stdout! }).on("line", (line) => void lines.push(line));
     const origin = await until("it serves", () => /http:\S+(?=\/$)/.exec(lines[0] ?? "")?.[0]);
-    const ask = async (path: string, init?: RequestInit) => (await fetch(origin + path, init)).text();
-    const start = (mode: string, from = origin) =>
-      fetch(`${origin}/`, {
-        ...{ method: "POST", redirect: "manual", headers: { origin: from } },
-        body: new URLSearchParams({ mode, endpoints: "5", loudest: "60" }),
+    const page = async () => (await fetch(`${origin}/`)).text();
+    const send = (path: string, form: Record<string, string> = {}, from = origin) =>
+      fetch(origin + path, {
+        ...{ method: "POST", redirect: "manual", headers: { origin: from }, body: new URLSearchParams(form) },
       });
-    t.is((await start("governed", "http://other.example")).status, 403);
-    t.notRegex(await ask("/"), /<table>/);
-    t.is((await start("governed")).status, 303);
-    await until("its progress is there", async () =>
-      />\s*\d+ s: \d+ added, \d+ served, /.test(await ask("/")),
+    const waiting = async (job: string) =>
+      Number(new RegExp(`id="${job}">[\\s\\S]*?<dt>wait</dt><dd>(\\d+)<`).exec(await page())?.[1]);
+    const database = `dispatch_policy_demo_ui_${demo.pid}`;
+    const its = quietPool(Object.assign(new URL(url), { pathname: `/${database}` }).href);
+
+    const first = await fetch(`${origin}/`);
+    t.regex(first.headers.get("content-security-policy") ?? "", /^default-src 'none'; script-src 'self'; /);
+    const text = await first.text();
+    t.is(text.match(/>Add 50<\/button>/g)?.length, 10);
+    t.notRegex(text, /<style|style="|<script>|<form[^>]* method="post"/); // with such a form the numbers would stand still
+    const policies = text.match(/\/admin\/policy\?policy=\w+/g) ?? [];
+    t.is(policies.length, 10);
+    for (const policy of policies) t.is((await fetch(origin + policy)).status, 200, policy);
+    t.is((await fetch(`${origin}/admin/assets/style.css`)).status, 200);
+
+    t.is((await send("/add", { job: "later" }, "http://other.example")).status, 403);
+    t.is(await waiting("later"), 0);
+    t.is((await send("/add", { job: "later" })).headers.get("location"), "/#later");
+    t.is(await waiting("later"), 50);
+    await its.query(
+      `select dispatch_policy.add_job('later', '{"account": "sql"}', run_at => now() + interval '1 day')`,
     );
-    const page = await until("its figures are there", async () => /jobs done.*/.exec(await ask("/"))?.[0]);
-    t.regex(page, /^jobs done<\/th><td>(\d+) \/ \1</);
-    t.regex(page, /too many at once<\/th><td>0</);
-    t.regex(await ask("/admin/"), /visit_endpoint/);
+    t.is(await waiting("later"), 51);
+    const strange = await send("/add", { job: "none" });
+    t.is(strange.status, 400);
+    t.regex(await strange.text(), /job &quot;none&quot;: expected one of by_endpoint, by_account, /);
+
+    const storm = { target: "fast", tenants: "20", skew: "1.5", seconds: "1", batch: "10" };
+    const refused = await send("/storm", { ...storm, tenants: "0", skew: "2.5" });
+    t.is(refused.status, 400);
+    const why = await refused.text();
+    t.regex(why, /tenants &quot;0&quot;: expected a whole number from 1 to 2000\./);
+    t.regex(why, /skew &quot;2\.5&quot;: expected a number from 0 to 2\./);
+    t.regex(why, /name="skew" type="number" value="2\.5"/);
+    t.is((await send("/storm", storm)).status, 303);
+    const added = await until(
+      "it has ended by itself",
+      async () => /The last one added (\d+) jobs of fast\.</.exec(await page())?.[1],
+    );
+    t.true(Number(added) >= 10 && Number(added) % 10 === 0, added);
+    const left = "select from dispatch_policy.jobs where policy = 'fast'";
+    await until("its jobs have run", async () => (await its.query(left)).rowCount === 0);
+    await until("the page says so", async () => {
+      const numbers =
+        /id="fast">[\s\S]*?wait<\/dt><dd>(\d+)<.*?in flight<\/dt><dd>(\d+)<.*?admitted<\/dt><dd>(\d+)</;
+      return (
+        numbers
+          .exec(await page())
+          ?.slice(1)
+          .join() === `0,0,${added}`
+      );
+    });
+
+    t.is((await send("/storm", { ...storm, target: "wide", seconds: "600" })).status, 303);
+    t.is((await send("/storm", storm)).status, 409);
+    t.regex(await page(), /jobs of wide, and goes on for \d+ s\.[\s\S]*Stop the storm/);
+    t.is((await send("/stop")).status, 303);
+    t.regex(await page(), /jobs of wide, and ended early: it was stopped\.[\s\S]*Start the storm/);
+
+    await its.end();
     demo.kill("SIGINT");
     t.deepEqual(await once(demo, "exit"), [130, null]);
-    const { rows } = await pool.query(
-      "select datname from pg_database where datname like 'dispatch_policy_demo%' and datname like $1",
-      [`%${demo.pid}`],
-    );
+    const { rows } = await pool.query("select datname from pg_database where datname = $1", [database]);
     t.deepEqual(rows, []);
   },
 );
+
+test("a storm's tenants are alike, or one has most, and each chance is somebody's", (t) => {
+  for (const [skew, first] of [
+    [0, 0.01],
+    [1, 0.19],
+    [2, 0.61],
+  ] as const) {
+    const shares = sharesOf(100, skew);
+    t.is(Math.round(shares[0]! * 100) / 100, first);
+    t.is(drawn(shares, 0), 0);
+    t.is(drawn(shares, shares[0]! + 1e-9), 1);
+    t.is(drawn(shares, 1), 99);
+  }
+});

@@ -52,6 +52,12 @@ test("the demo refuses a storm that would not end", async (t) => {
   t.is(stderr, '--endpoints "0": expected a whole number from 1 to 1000.\n');
 });
 
+test("the demo refuses what its page would not heed", async (t) => {
+  const { code, stderr } = await run(DEMO, "--ui", "--loudest", "9");
+  t.is(code, 2);
+  t.is(stderr, "--endpoints and --loudest are not for --ui: its page has a form for storms.\n");
+});
+
 test("a port that is taken is named, with the way out", async (t) => {
   const first = http.createServer();
   t.teardown(() => first.close());
