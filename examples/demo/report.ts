@@ -6,7 +6,7 @@ const GOAL = 0.85;
 /** From here on processors are what a machine lacks. */
 const BUSY = 0.8;
 
-export const TITLES: Readonly<Record<Mode, string>> = { governed: "with the policy", plain: "plain" };
+const TITLES: Readonly<Record<Mode, string>> = { governed: "with the policy", plain: "plain" };
 
 export interface Progress {
   readonly seconds: number;
@@ -16,19 +16,15 @@ export interface Progress {
 }
 
 /** A line for the terminal. */
-export function showProgress(mode: Mode, progress: Progress): void {
-  console.log(`${TITLES[mode].padEnd(15)} ${sentenceOf(progress)}`);
-}
-
-export function sentenceOf({ seconds, added, done, refused }: Progress): string {
-  return (
-    `${seconds.toFixed(0).padStart(3)} s: ${count(added)} added, ${count(done)} served, ` +
-    `${count(added - done)} waiting or running, ${count(refused)} refused`
+export function showProgress(mode: Mode, { seconds, added, done, refused }: Progress): void {
+  console.log(
+    `${TITLES[mode].padEnd(15)} ${seconds.toFixed(0).padStart(3)} s: ${count(added)} added, ${count(done)} served, ` +
+      `${count(added - done)} waiting or running, ${count(refused)} refused`,
   );
 }
 
 /** What a run is measured by, and its figure. */
-export const FIGURES: readonly (readonly [label: string, of: (measures: Measures) => string])[] = [
+const FIGURES: readonly (readonly [label: string, of: (measures: Measures) => string])[] = [
   ["jobs done", ({ done, jobs }) => `${count(done)} / ${count(jobs)}`],
   ["violations: too fast", ({ tooFast }) => count(tooFast)],
   ["violations: too many at once", ({ tooMany }) => count(tooMany)],
@@ -72,7 +68,7 @@ export function showVerdict(found: string[]): void {
 export function showNextSteps(): void {
   console.log(`
 What to try next:
-  ./scripts/demo --ui       storms of your own, beside the admin pages
+  ./scripts/demo --ui       jobs of ten policies and storms of them, beside the admin pages
   examples/demo/policy.ts   change rate, burst or max, run again: the server will tell when it is too much
   examples/webhooks         a small project: ./scripts/npm run example webhooks
   README.md                 the five-minute start in a project of your own`);

@@ -5,7 +5,7 @@ import { start, stop } from "./children.ts";
 import { withDatabase } from "./database.ts";
 import { type Load, type LoadMeter, meterLoad } from "./load.ts";
 import { type Visit, visitEndpoint } from "./policy.ts";
-import { type Progress, sentenceOf, showProgress } from "./report.ts";
+import { type Progress, showProgress } from "./report.ts";
 import type { Report } from "./server.ts";
 import type { Burst } from "./storm.ts";
 
@@ -26,64 +26,37 @@ export type Mode = "governed" | "plain";
 /** Endpoints and jobs from here on are not the storm's. */
 const WARM_UP = 1_000_000;
 
-/** Receives how a run stands, every two seconds. */
-type OnProgress = (sentence: string) => void;
-
-/** A database, a server and two worker processes, on which storms run, one after the other. */
-export interface World {
-  readonly url: string;
-  /** Runs a storm until every job was served, or time is up. */
-  run(storm: readonly Burst[], atMostSeconds: number, onProgress?: OnProgress): Promise<Outcome>;
-}
-
-/** Runs a storm in a world of its own. An aborted `signal` ends it early, cleaned up. */
+/**
+ * Runs a storm until every job was served, or time is up: in a database of its own, with a server and two worker processes. An
+ * aborted `signal` ends it early, cleaned up.
+ */
 export function runStorm(
   mode: Mode,
   storm: readonly Burst[],
   atMostSeconds: number,
   signal?: AbortSignal,
-  onProgress?: OnProgress,
 ): Promise<Outcome> {
-  return withWorld(mode, signal, (world) => world.run(storm, atMostSeconds, onProgress));
-}
-
-/** Makes a world, and cleans it up after use. */
-export function withWorld<T>(
-  mode: Mode,
-  signal: AbortSignal | undefined,
-  use: (world: World) => Promise<T>,
-): Promise<T> {
   return withDatabase(mode, async (url) => {
     const utils = await makeUtils(mode, url);
     const [serverProcess, { port }] = await start<{ port: number }>("./server.ts");
     const server = `http://127.0.0.1:${port}`;
     const workers = await Promise.all([1, 2].map(() => start("./worker.ts", [mode, url, server])));
-    let storms = 0;
-    const run: World["run"] = async (storm, atMostSeconds, onProgress) => {
-      if (storms++ > 0) await fetch(`${server}/forget`, { method: "POST" });
-      const timer = new AbortController();
-      const meter = mode === "governed" ? await meterLoad(url) : undefined;
-      try {
-        const began = now();
-        const adding = addAll(utils, storm, timer.signal);
-        const say = (progress: Progress) => {
-          showProgress(mode, progress);
-          onProgress?.(sentenceOf(progress));
-        };
-        const watching = watch(storm, server, began, atMostSeconds, adding.addedAt, say, meter, signal);
-        const [report] = await Promise.all([watching, adding.done]);
-        const endedAt = now();
-        const seconds = (endedAt - began) / 1000;
-        return { storm, addedAt: adding.addedAt, report, seconds, endedAt, load: meter?.load() };
-      } finally {
-        timer.abort();
-        await meter?.end();
-      }
-    };
+    const timer = new AbortController();
+    let meter: LoadMeter | undefined;
     try {
       await warmUp(utils, server, signal);
-      return await use({ url, run });
+      meter = mode === "governed" ? await meterLoad(url) : undefined;
+      const began = now();
+      const adding = addAll(utils, storm, timer.signal);
+      const say = (progress: Progress) => showProgress(mode, progress);
+      const watching = watch(storm, server, began, atMostSeconds, adding.addedAt, say, meter, signal);
+      const [report] = await Promise.all([watching, adding.done]);
+      const endedAt = now();
+      const seconds = (endedAt - began) / 1000;
+      return { storm, addedAt: adding.addedAt, report, seconds, endedAt, load: meter?.load() };
     } finally {
+      timer.abort();
+      await meter?.end();
       await Promise.all(workers.map(([worker]) => stop(worker)));
       await utils.release();
       serverProcess.kill();

@@ -1,5 +1,4 @@
-/** A process of its own: the endpoints. `POST /visit/ENDPOINT/JOB` is served or refused; `GET /report` tells all. `POST /forget`
- * begins the report anew; the endpoints stay as they are. */
+/** A process of its own: the endpoints. `POST /visit/ENDPOINT/JOB` is served or refused; `GET /report` tells all. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
@@ -26,7 +25,6 @@ export interface Report {
 const REFUSING_MS = 20;
 const endpoints = new Map<number, Endpoint>();
 const report: Report = { seen: [], tooFast: 0, tooMany: 0, highest: 0 };
-const forget = () => Object.assign(report, { seen: [], tooFast: 0, tooMany: 0, highest: 0 });
 
 class Endpoint {
   readonly #bucket = new TokenBucket(SERVER.bucket, SERVER.perSecond);
@@ -66,8 +64,7 @@ function endpointOf(number: number): Endpoint {
 
 const server = createServer(async (request, response) => {
   const [, verb, endpoint, job] = (request.url ?? "").split("/");
-  if (verb === "forget") forget();
-  if (verb === "forget" || verb === "report") {
+  if (verb === "report") {
     response.end(JSON.stringify(report));
     return;
   }
