@@ -103,6 +103,7 @@ comment on column policies.enabled is
   'False: jobs are added past the policy, and ticks admit its staged jobs without gates.';
 comment on column policies.paused_until is
   'End of the policy''s pause; -infinity: not paused. _admit checks it, and no partition changes. Operators alone set it.';
+comment on column policies.paused_at is 'When it was paused last; null: it is not.';
 comment on column policies.paused_by is 'Who paused it last.';
 comment on column policies.pause_reason is 'Why they did.';
 comment on column policies.paused_with_all is
@@ -134,6 +135,7 @@ comment on table all_policies is
   'What concerns all policies, also those that are declared later: their pause, and what sweeps have repaired. One row.';
 comment on column all_policies.one is 'True: there is one row.';
 comment on column all_policies.paused_until is 'End of the pause of all; infinity: until resume; -infinity: they are not paused.';
+comment on column all_policies.paused_at is 'When they were paused; null: they are not.';
 comment on column all_policies.paused_by is 'Who paused them.';
 comment on column all_policies.pause_reason is 'Why they did.';
 comment on column all_policies.repaired is
@@ -284,10 +286,12 @@ comment on column partitions.probe_job_id is
 comment on column partitions.failures is
   'Failed jobs that the breaker counts since failures_since.';
 comment on column partitions.failures_since is 'When the first of them failed.';
+comment on column partitions.stopped_at is 'When somebody paused or held it, as stopped_by says.';
 comment on column partitions.stopped_by is
   'Who paused or held it. Of two holds it is who set the one that ends later.';
 comment on column partitions.stop_reason is 'Why they did.';
 comment on column partitions.breaker_reason is 'What opened its breaker last.';
+comment on column partitions.breaker_at is 'When that was.';
 comment on column partitions.visited is
   'Number of the pass that looked at it last, from ticks. Of two partitions that are eligible since the same time, the lower number goes first.';
 comment on column partitions.head_priority is
@@ -390,7 +394,7 @@ comment on column arrivals.head_run_at is 'Second part of this place.';
 comment on column arrivals.head_id is 'Third part of this place.';
 comment on column arrivals.min_cost is 'Of work: tokens of its cheapest job.';
 comment on column arrivals.pause is
-  'A stop, which is a pause or a hold, of a partition that does not exist yet, as {until, held, by, reason}.';
+  'A stop, which is a pause or a hold, of a partition that does not exist yet, as {until, held, at, by, reason}.';
 comment on column arrivals.outcome is
   'Outcome: how jobs ended, if a breaker, a probe or fairness by work counts it.';
 comment on column arrivals.jobs is

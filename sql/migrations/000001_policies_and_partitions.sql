@@ -49,6 +49,7 @@ create table policies (
   operator_enabled boolean,
   enabled boolean not null generated always as (coalesce(operator_enabled, declared_enabled)) stored,
   paused_until timestamptz not null default '-infinity',
+  paused_at timestamptz,
   paused_by text,
   pause_reason text,
   paused_with_all boolean not null default false,
@@ -68,6 +69,7 @@ create table policies (
 create table all_policies (
   one boolean primary key default true check (one),
   paused_until timestamptz not null default '-infinity',
+  paused_at timestamptz,
   paused_by text,
   pause_reason text,
   repaired jsonb not null default '{}'
@@ -187,6 +189,7 @@ create table partitions (
   waiting_since timestamptz,
   blocked_on bigint,
   denied_reason text,
+  stopped_at timestamptz,
   stopped_by text,
   key text not null,
   shard text not null default 'default',
@@ -212,6 +215,7 @@ create table partitions (
   failures_since timestamptz,
   stop_reason text,
   breaker_reason text,
+  breaker_at timestamptz,
   visited bigint not null default 0,
   head_priority smallint not null default 32767,
   head_run_at timestamptz not null default 'infinity',

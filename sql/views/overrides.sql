@@ -10,7 +10,8 @@ select p.name as policy, o.gate, o.scope_key as key,
     else exists (
       select from limiters l
       where l.policy_id = o.policy_id and l.gate = o.gate and l.scope_key = o.scope_key) end as seen,
-  o.context as "where", o.is_hold as hold
+  o.context as "where", o.is_hold as hold,
+  case when o.from_at <= statement_timestamp() then greatest(o.from_at, o.set_at) end as since
 from overrides o
 join policies p on p.id = o.policy_id
 where o.until_at > statement_timestamp() and not o.taken_back;
@@ -31,3 +32,4 @@ comment on column overrides."where" is
   'The values in the context of the partitions that it applies to; null: it does not go by context.';
 comment on column overrides.hold is
   'Whether it is a hold of the key. At its end the other limits of the key count again.';
+comment on column overrides.since is 'Since when it is in force; null: it is to come.';

@@ -55,7 +55,7 @@ function readerOf(name: string): ((value: unknown) => unknown) | undefined {
 }
 
 /** The names of columns that are a timestamptz, in the functions, views and types of this package. */
-const TIME = /(?:^|_)(?:at|until)$|^(?:from|now|minute)$/;
+const TIME = /(?:^|_)(?:at|until)$|^(?:from|since|now|minute)$/;
 /** The names of columns that are a bigint, or a list of them. */
 const IDS = new Set([
   "id",

@@ -30,7 +30,7 @@ export interface LookedPage {
 /** Who keeps PostgreSQL from removing dead rows. See `_old_snapshots`. */
 export type OldSnapshot = {
   /** When it began, and how many seconds ago. Null: no time is known, or this role may not see it. */
-  since: string | null;
+  since: Date | null;
   seconds: number | null;
   /** How many have written since. The rows that died in them are kept. */
   transactions: number;

@@ -17,6 +17,8 @@ export interface Override {
   override: LimitValues;
   /** When it begins; null: when it was set. */
   from: Date | null;
+  /** Since when it is in force; null: it is to come. */
+  since: Date | null;
   /** When it ends; null: it lasts until `clearLimit`. */
   until: Date | null;
   /** Who set it. */

@@ -10,6 +10,8 @@ export interface StopInForce {
   /** The key of the partition; null: the whole policy. */
   partition: string | null;
   kind: "pause" | "hold" | "breaker";
+  /** When it was stopped last; of a breaker when it opened last. */
+  since: Date;
   /** When it ends; null: it lasts until `resume`. */
   until: Date | null;
   /** Who stopped it. */

@@ -16,7 +16,8 @@ async function broken(it: Engine): Promise<void> {
 const stops = async (it: Engine) =>
   (
     await it.pool.query(
-      `select kind, by, reason, round(extract(epoch from until - now()) / 60)::int as minutes
+      `select kind, by, reason, round(extract(epoch from now() - since) / 60)::int as ago,
+         round(extract(epoch from until - now()) / 60)::int as minutes
        from dispatch_policy.stops order by kind`,
     )
   ).rows;
@@ -66,8 +67,8 @@ test("each keeps its end and its reason, and both are shown", async (t) => {
   await broken(it);
   await it.pool.query(SWEEP);
   const both = [
-    { kind: "breaker", by: "breaker", reason: "2 failures within 60 s", minutes: 1 },
-    { kind: "hold", by: "ana", reason: "429", minutes: 20 },
+    { kind: "breaker", by: "breaker", reason: "2 failures within 60 s", ago: 0, minutes: 1 },
+    { kind: "hold", by: "ana", reason: "429", ago: 0, minutes: 20 },
   ];
   t.deepEqual(await stops(it), both);
   t.is(await it.passes(2), 0);

@@ -171,6 +171,7 @@ test("what is looked at has the fields its type says, in camelCase", async (t) =
     key: true,
     override: true,
     from: true,
+    since: true,
     until: true,
   } as const;
   t.deepEqual(keysOf(limit ?? {}), fieldsOf<Override>({ ...fields, by: true, reason: true }));

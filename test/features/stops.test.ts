@@ -82,13 +82,45 @@ test("stops lists what is in force: of all, of a policy, of a partition that has
     { policy: "p", partition: "b", kind: "hold", until, by: "cy", reason: null, seen: true },
     { policy: "p", partition: "new", kind: "pause", until: null, by: "di", reason: null, seen: false },
   ];
-  t.deepEqual(await it.utils.stops(), listed as never, "before the router has made the new one");
+  const stops = async () => (await it.utils.stops()).map(({ since: _, ...stop }) => stop);
+  t.deepEqual(await stops(), listed as never, "before the router has made the new one");
   await it.tickNow();
-  t.deepEqual(await it.utils.stops(), listed as never, "and after");
+  t.deepEqual(await stops(), listed as never, "and after");
   t.deepEqual(
     (await it.utils.stops({ policy: "later" })).map(({ policy }) => policy),
     [null, "later"],
   );
+});
+
+test("a stop says since when it is, and one that changes nothing keeps that", async (t) => {
+  const it = await scenario(t);
+  await it.stage("1@a");
+  await it.tickNow();
+  const now = async () =>
+    (await it.pool.query<{ now: Date }>("select clock_timestamp() as now")).rows[0]!.now;
+  const sinces = async () =>
+    Object.fromEntries(
+      (await it.utils.stops()).map(({ policy, partition, kind, since }) => [
+        partition ?? policy ?? "all",
+        [kind, since],
+      ]),
+    );
+  const before = await now();
+  await it.utils.pause({ all: true });
+  await it.utils.pause({ policy: "p", partition: "a" });
+  await it.utils.pause({ policy: "p", partition: "new" });
+  const after = await now();
+  const first = await sinces();
+  t.deepEqual(Object.keys(first).toSorted(), ["a", "all", "new", "p"]);
+  for (const [what, [, since]] of Object.entries(first))
+    t.true(since! >= before && since! <= after, `${what} ${since}`);
+  await it.tickNow();
+  t.deepEqual(await sinces(), first, "the router keeps that of one to come");
+  await it.utils.hold({ policy: "p", partition: "new", forMs: 60_000 });
+  t.deepEqual((await it.utils.stops()).find(({ kind }) => kind === "hold")?.since, first.new![1] as Date);
+  await it.utils.resume({ policy: "p", partition: "a" });
+  await it.utils.pause({ policy: "p", partition: "a" });
+  t.true((await sinces()).a![1]! > after);
 });
 
 test("a stop of a partition that no job has had says so, and waits for the first", async (t) => {

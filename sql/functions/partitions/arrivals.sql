@@ -134,8 +134,8 @@ begin
   made as (
     insert into partitions (
       id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
-      head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at,
-      looked_at, in_line_since, staged, fair_key)
+      head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_at, stopped_by, stop_reason,
+      decayed_at, looked_at, in_line_since, staged, fair_key)
     select n.partition_id, (p_policy).id, (n.newest).key, coalesce(n.shard, 'default'),
       coalesce((n.newest).context, '{}'), coalesce((n.newest).limits, '[]'), coalesce((n.newest).weight, 1), least(1, n.min_cost),
       array(select x::bigint from jsonb_array_elements_text(l.value) x) || (p_policy).ahead_limiter_id,
@@ -144,7 +144,7 @@ begin
       case when (n.newest).limits is null then -2147483648 else (n.newest).version end,
       n.due_at, n.head_priority, n.head_run_at, n.head_id,
       coalesce(n.paused_until, '-infinity'), coalesce(n.held_until, '-infinity'), n.held_until is not null,
-      n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now, n.jobs,
+      (n.pause ->> 'at')::timestamptz, n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now, n.jobs,
       _fair_key(p_policy, 0, null, coalesce((n.newest).weight, 1), p_now)
     from news n
     left join jsonb_each(v_limiters) l on l.key = n.partition_id::text
@@ -175,6 +175,9 @@ begin
     paused_until = coalesce(n.paused_until, p.paused_until),
     held_until = greatest(p.held_until, n.held_until),
     probing = p.probing or n.held_until is not null,
+    stopped_at = case
+      when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
+      then (n.pause ->> 'at')::timestamptz else p.stopped_at end,
     stopped_by = case
       when n.pause is not null and _tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
       then n.pause ->> 'by' else p.stopped_by end,
@@ -282,6 +285,7 @@ create or replace function _route_outcomes(
       blocked_on = case when not v.opens then q.blocked_on end,
       waiting_since = case when not v.opens then q.waiting_since end,
       denied_reason = case when not v.opens and not v.ended then q.denied_reason end,
+      breaker_at = case when v.opens then p_now else q.breaker_at end,
       breaker_reason = case when v.opens then case when v.ended then 'a probe failed'
         else format('%s failures within %s s', v.failures, (p_policy).breaker_within) end else q.breaker_reason end
     from verdict v where q.id = v.id

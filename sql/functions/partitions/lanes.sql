@@ -51,15 +51,18 @@ begin
       bool_or(q.probing) as probing, max(q.probe_job_id) as probe_job_id, max(q.failures) as failures,
       max(q.failures_since) as failures_since, max(q.mean_work) as mean_work,
       max(_decayed(q.decayed_admits, q.decayed_at, (p_policy).half_life, p_now)) as decayed,
+      (array_agg(q.stopped_at order by q.stopped_until desc, q.id))[1] as stopped_at,
       (array_agg(q.stopped_by order by q.stopped_until desc, q.id))[1] as stopped_by,
       (array_agg(q.stop_reason order by q.stopped_until desc, q.id))[1] as stop_reason,
+      (array_agg(q.breaker_at order by q.breaker_until desc, q.id))[1] as breaker_at,
       (array_agg(q.breaker_reason order by q.breaker_until desc, q.id))[1] as breaker_reason
     from partitions q where q.id = any(v_ids) group by q.key
   )
   update partitions q set
     laned = q.laned or w.several, paused_until = w.paused_until, held_until = w.held_until, breaker_until = w.breaker_until,
     probing = w.probing, probe_job_id = w.probe_job_id, failures = w.failures, failures_since = w.failures_since,
-    stopped_by = w.stopped_by, stop_reason = w.stop_reason, breaker_reason = w.breaker_reason,
+    stopped_at = w.stopped_at, stopped_by = w.stopped_by, stop_reason = w.stop_reason,
+    breaker_at = w.breaker_at, breaker_reason = w.breaker_reason,
     denied_until = case when w.stopped_until > q.stopped_until then '-infinity' else q.denied_until end,
     blocked_on = case when w.stopped_until > q.stopped_until then null else q.blocked_on end,
     denied_reason = case when w.stopped_until > q.stopped_until then null else q.denied_reason end,

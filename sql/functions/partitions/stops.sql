@@ -21,6 +21,9 @@ begin
     paused_until = coalesce(p_paused_until, q.paused_until), held_until = greatest(q.held_until, p_held_until),
     probing = q.probing or p_held_until is not null, denied_until = '-infinity', blocked_on = null, denied_reason = null,
     waiting_since = null,
+    stopped_at = case
+      when _tells_of_stop(q.held_until, q.paused_until, p_held_until, clock_timestamp())
+      then clock_timestamp() else q.stopped_at end,
     stopped_by = case
       when _tells_of_stop(q.held_until, q.paused_until, p_held_until, clock_timestamp())
       then coalesce(p_by, session_user) else q.stopped_by end,
@@ -32,7 +35,8 @@ begin
   if matched is null then
     insert into arrivals (policy, partition_id, key, pause)
     values (p_policy, v_id, p_partition, jsonb_build_object(
-      'until', p_paused_until, 'held', p_held_until, 'by', coalesce(p_by, session_user), 'reason', p_reason));
+      'until', p_paused_until, 'held', p_held_until, 'at', clock_timestamp(), 'by', coalesce(p_by, session_user),
+      'reason', p_reason));
   end if;
   if matched is distinct from 1 then   -- a job may have come that the router has not seen
     matched := exists (
@@ -69,7 +73,7 @@ begin
   resumed as (
     update partitions q set
       paused_until = '-infinity', held_until = '-infinity', breaker_until = '-infinity',
-      stopped_by = null, stop_reason = null, breaker_reason = null,
+      stopped_at = null, stopped_by = null, stop_reason = null, breaker_at = null, breaker_reason = null,
       denied_until = case when q.probe_job_id is null then q.denied_until else '-infinity' end,
       denied_reason = case when q.probe_job_id is null then q.denied_reason end,
       probing = false, probe_job_id = null, failures = 0, failures_since = null

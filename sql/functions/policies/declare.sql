@@ -40,10 +40,11 @@ begin
   -- declarations of several processes at once, one after the other
   perform _lock_turn(0, 'declare');
   insert into policies (
-    name, definition, definition_hash, declared_at, half_life, ahead_seconds, paused_until, paused_by, pause_reason,
-    paused_with_all)
+    name, definition, definition_hash, declared_at, half_life, ahead_seconds, paused_until, paused_at, paused_by,
+    pause_reason, paused_with_all)
   select v_name, p_definition, p_hash, v_started_at, 60, 0.5,
-    coalesce(a.paused_until, '-infinity'), a.paused_by, a.pause_reason, a.one is true   -- a new one is paused with all others
+    coalesce(a.paused_until, '-infinity'), a.paused_at, a.paused_by, a.pause_reason,
+    a.one is true   -- a new one is paused with all others
   from (select) one
   left join all_policies a on a.paused_until > clock_timestamp()
   on conflict (name) do nothing;

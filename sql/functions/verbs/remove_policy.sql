@@ -45,7 +45,8 @@ begin
   -- ahead bound, which each pass locks before it looks whether the policy is paused.
   perform from limiters l
   where l.id = (select p.ahead_limiter_id from policies p where p.name = remove_policy.policy) for update;
-  update policies p set paused_until = 'infinity', paused_by = session_user, pause_reason = 'it is being removed'
+  update policies p
+  set paused_until = 'infinity', paused_at = clock_timestamp(), paused_by = session_user, pause_reason = 'it is being removed'
   where p.name = remove_policy.policy and p.paused_until < 'infinity';
   v_in_flight := (
     select count(*) from in_flight_jobs f join policies p on p.id = f.policy_id where p.name = remove_policy.policy);

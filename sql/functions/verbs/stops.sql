@@ -35,6 +35,7 @@ create or replace function _stop_policies(
   p_verb text, p_policy text, p_all boolean, p_until timestamptz, p_by text, p_reason text, out matched int, out changed int
 ) language plpgsql as $$
 declare
+  v_at timestamptz := case when p_until > '-infinity' then clock_timestamp() end;
   v_ids int[];
 begin
   -- Who declares a policy meanwhile has the same turn, and sees this pause, or is seen here. Under a fixed snapshot this
@@ -42,12 +43,12 @@ begin
   if p_all then
     perform _check_isolation(p_verb || ' of all policies');
     perform _lock_turn(0, 'declare');
-    update all_policies set paused_until = p_until, paused_by = p_by, pause_reason = p_reason;
+    update all_policies set paused_until = p_until, paused_at = v_at, paused_by = p_by, pause_reason = p_reason;
   end if;
   with target as (select t.id, t.paused_until from _targets(p_policy, p_all) t),
   stopped as (
     update policies p set
-      paused_until = p_until, paused_by = p_by, pause_reason = p_reason,
+      paused_until = p_until, paused_at = v_at, paused_by = p_by, pause_reason = p_reason,
       paused_with_all = coalesce(p_all, false) and p_until > '-infinity'
     from target t where p.id = t.id returning p.id, t.paused_until <> p_until as changed
   )

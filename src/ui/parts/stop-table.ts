@@ -15,13 +15,15 @@ export function stopTable(stops: readonly StopInForce[], base: string): Markup {
       { title: "Policy", cell: ({ policy }) => (policy === null ? "all" : policyLink(base, policy)) },
       {
         title: "Partition",
-        cell: ({ policy, partition }) =>
-          policy !== null && partition !== null ? partitionLink(base, policy, partition) : "all",
+        cell: ({ policy, partition, seen }) =>
+          policy !== null && partition !== null
+            ? html`${partitionLink(base, policy, partition)}${seen ? "" : html` ${badge("no job yet", "warn")}`}`
+            : "all",
       },
-      { title: "Until", cell: ({ until }) => (until ? moment(until) : "resume") },
+      { title: "Since", cell: ({ since }) => moment(since) },
+      { title: "Until", cell: ({ until }) => (until ? moment(until) : "it is resumed") },
       { title: "By", cell: ({ by }) => by },
       { title: "Reason", cell: ({ reason }) => reason },
-      { title: "Seen", cell: ({ seen }) => (seen ? "yes" : html`<span class="bad">no job yet</span>`) },
     ],
     "Nothing is stopped by name.",
   );
