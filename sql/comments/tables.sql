@@ -538,6 +538,10 @@ comment on column workers.stale_at is
   'If no heartbeat comes before this time, the pool counts as dead.';
 comment on column workers.buried_at is
   'When a sweep found it dead and unlocked its jobs. The row is kept for a week, for jobs that it may fetch if it lives.';
+comment on column workers.unlocked is
+  'How many jobs sweeps have unlocked because the pool that had them locked was silent: others run them again.';
+comment on column workers.used_up is
+  'How many jobs were unlocked in that way in their last attempt. They have failed for good.';
 comment on column workers.ended is
   'True: it ended by itself. The row is kept for ten minutes, for a fetch that was on its way.';
 comment on column workers.clock_behind is

@@ -488,6 +488,8 @@ create table workers (
   stale_after interval not null,
   stale_at timestamptz not null,
   buried_at timestamptz,
+  unlocked int not null default 0,
+  used_up int not null default 0,
   ended boolean not null default false,
   clock_behind interval not null default '0',
   definitions jsonb not null default '{}',

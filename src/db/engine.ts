@@ -102,7 +102,7 @@ function newEngine(schemaName: string) {
     /** Runs a statement as it stands. */
     ask: <T>(client: Queryable, text: string, values: unknown[]) => rowsAsIs<T>(client, text, values),
 
-    view: <T>(client: Queryable, name: string, where = "", values: unknown[] = []) =>
-      rowsAsIs<T>(client, `select * from ${schema}.${pg.escapeIdentifier(name)} ${where}`, values),
+    view: <T>(client: Queryable, name: string, where = "", values: unknown[] = [], columns = "*") =>
+      rowsAsIs<T>(client, `select ${columns} from ${schema}.${pg.escapeIdentifier(name)} ${where}`, values),
   };
 }

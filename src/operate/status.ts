@@ -96,6 +96,9 @@ export interface Status {
   pauseOfAll: StopInForce | null;
 }
 
+/** Not those that count jobs. */
+const WORKER = "pool_id, slots, tasks, policies, alive, heartbeat_at, stale_at";
+
 /** Documented at {@link Operate.status}. */
 export async function status(
   { withPgClient, engine }: OperateContext,
@@ -127,7 +130,13 @@ export async function status(
     >(client, "policies", `where ${asked} is null or policy = ${asked} order by policy`, [
       options.policy ?? null,
     ]);
-    const workers = await engine.view<Record<string, unknown>>(client, "workers", "order by pool_id");
+    const workers = await engine.view<Record<string, unknown>>(
+      client,
+      "workers",
+      "order by pool_id",
+      [],
+      WORKER,
+    );
     const [pauseOfAll = null] = await stopsOf(client, engine, "where policy is null", []);
     const policies = rows.map(
       ({ policy, version, staged, partitions, paused, enabled, orphaned, resolving, ...counts }) => {

@@ -2,6 +2,7 @@
 import test from "ava";
 import { concurrency, engine } from "../helpers/engine.ts";
 import { fetchJob } from "../helpers/native.ts";
+import { workerTable } from "../helpers/table.ts";
 
 type World = Awaited<ReturnType<typeof engine>>;
 
@@ -29,6 +30,9 @@ async function sweep(world: World, judge = "judge"): Promise<{ pools: number; jo
   return (await world.pool.query("select * from dispatch_policy_internal._sweep_workers($1)", [judge]))
     .rows[0];
 }
+
+const DEAD = `select pool_id, unlocked, used_up, round(extract(epoch from now() - died_at) / 60)::int as ago
+  from dispatch_policy.dead_workers`;
 
 async function twoPools(t: Parameters<typeof engine>[0]): Promise<World> {
   const world = await engine(t, { gates: [concurrency(5)] });
@@ -64,6 +68,9 @@ test("a pool that stays silent is dead once the judge's heartbeats were unbroken
   const [job, theirs] = await world.inFlight();
   await fetchJob(world, job!, "other");
   await fetchJob(world, theirs!, "judge");
+  const running = "select pool_id, running from dispatch_policy.workers order by 1";
+  const [two] = (await world.pool.query(running)).rows;
+  t.deepEqual(two, { pool_id: "judge", running: 1 });
   await away(world, "61 seconds");
   await beat(world, "judge");
   t.deepEqual(await sweep(world), { pools: 0, jobs: 0 });
@@ -77,6 +84,7 @@ test("a pool that stays silent is dead once the judge's heartbeats were unbroken
     { id: theirs, locked_by: "judge" },
   ]);
   t.deepEqual(await world.inFlight(), [job, theirs], "both occupy their slots");
+  t.deepEqual((await world.pool.query(DEAD)).rows, [{ pool_id: "other", unlocked: 1, used_up: 0, ago: 0 }]);
 });
 
 test("a pool waits for its own workerStaleAfter, however short the judge's", async (t) => {
@@ -118,12 +126,17 @@ test("a pool that was buried, goes on, fetches a job and dies before its next he
   await judge(world, { unbroken_since: "-1 hour" });
   t.like(await sweep(world), { pools: 1, jobs: 0 });
   t.like(await sweep(world), { pools: 0, jobs: 0 }, "once");
+  t.like((await world.pool.query(DEAD)).rows[0], { unlocked: 0, used_up: 0 });
   await world.stage("a");
   await world.passes();
   const [job] = await world.inFlight();
   await fetchJob(world, job!, "other");
+  await workerTable(world.pool).set({ max_attempts: 1 }, { id: job! });
   t.like(await sweep(world), { pools: 1, jobs: 1 });
   t.like(await sweep(world), { pools: 0, jobs: 0 });
+  t.like((await world.pool.query(DEAD)).rows[0], { unlocked: 0, used_up: 1 });
+  await beat(world, "other");
+  t.deepEqual((await world.pool.query(DEAD)).rows, [], "it lives");
   t.is(await world.number("select count(*)::int from graphile_worker.jobs where locked_at is not null"), 0);
 });
 

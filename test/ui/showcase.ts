@@ -130,6 +130,20 @@ export async function showcase() {
   await pool.query("select dispatch_policy_internal._lease('pool-a1', $1, null, '1 hour', true)", [
     ["fetch_endpoint", "send_mail", "make_report"],
   ]);
+  await pool.query(
+    "select dispatch_policy_internal._worker_alive($1, 10, $2, 'web-3', 4713, '1 minute', '0')",
+    [...["pool-c2", ["fetch_endpoint"]]],
+  );
+  const earlier = () => "now() - interval '2 hours'";
+  const dead = {
+    started_at: earlier,
+    heartbeat_at: earlier,
+    stale_at: earlier,
+    buried_at: earlier,
+    unlocked: 7,
+    used_up: 1,
+  };
+  await table(pool, "workers").set(dead, { pool_id: "pool-c2" });
   // a pace, by which the start of the next job is estimated
   const decayed_at = () => "clock_timestamp()";
   await table(pool, "partitions").set({ decayed_admits: 40, admitted_total: 40, decayed_at });

@@ -475,10 +475,15 @@ begin
   pools := cardinality(v_pool_ids);
   jobs := cardinality(v_job_ids);
   if pools > 0 then
+    update workers w set buried_at = clock_timestamp(), unlocked = w.unlocked + l.jobs - l.used_up, used_up = w.used_up + l.used_up
+    from unnest(v_pool_ids) p (id)
+    cross join lateral (
+      select count(*)::int as jobs, (count(*) filter (where j.attempts >= j.max_attempts))::int as used_up
+      from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = p.id) l
+    where w.pool_id = p.id;
     perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_pool_ids);
     perform _complete_copied(v_job_ids);   -- before anybody else sees them unlocked
     perform _lose_runs(v_job_ids, v_attempts);
-    update workers w set buried_at = clock_timestamp() where w.pool_id = any(v_pool_ids);
   end if;
   delete from workers w
   where w.buried_at < clock_timestamp() - case when w.ended then interval '10 minutes' else interval '7 days' end;
