@@ -124,6 +124,8 @@ export interface FormField {
   readonly option: OptionName;
   readonly label: string;
   readonly hint?: string;
+  /** What it means to leave a length of time empty. */
+  readonly open?: string;
   readonly isRequired?: true;
   /** It narrows what the page has counted. */
   readonly isFilter?: true;

@@ -56,7 +56,7 @@ interface Row {
 
 const REACH = /It concerns 1 partition, with 2 staged jobs and 2 in flight\./;
 const TWO = /2 jobs match now\./;
-const MINUTES = { "For how long": "10 minutes" };
+const MINUTES = { "Another length": "10 minutes" };
 const pause = (utils: PolicyUtils, partition: string) =>
   utils.pause({ policy: "work", partition, reason: "before", by: "bo" });
 const setLimit = (utils: PolicyUtils, key: string) =>

@@ -36,17 +36,19 @@ inBrowser(
     const { page, base, messages } = await tab(t, browser());
     for (const [verb, { label, fields }] of Object.entries(ACTIONS)) {
       await page.goto(`${base}/act/${verb}?${TARGETS[verb] ?? PARTITION}`);
-      const shown = await page.locator("form.act label").count();
-      t.true(verb === "set-limit" || shown === fields.length + 1, verb);
+      // Tab leads to one chip of each group: the checked one, else the first
+      const chip =
+        ".chips label:has(:checked), .chips:not(:has(:checked)) label:has([type=radio]):nth-of-type(1)";
+      const stops = page.locator(`form.act > label, .chips label:not(:has([type=radio])), ${chip}`);
+      const chips = await page.locator(".chips").count();
+      t.true(verb === "set-limit" || (await stops.count()) === fields.length + 1 + chips, verb);
       await page.locator("main").focus();
       const met: string[] = [];
       while (met.at(-1) !== "Leave it" && met.length < 30) {
         await page.keyboard.press("Tab");
         met.push(await focused(page));
       }
-      const labels = await page
-        .locator("form.act label")
-        .evaluateAll((all) => all.map((one) => one.firstChild?.textContent?.trim()));
+      const labels = await stops.evaluateAll((all) => all.map((one) => one.firstChild?.textContent?.trim()));
       const first = met.indexOf(labels[0] ?? "");
       t.deepEqual(met.slice(first, first + labels.length), labels, verb);
       t.is(met[first + labels.length], titleOf({ label }), "the button that does it comes before all others");
@@ -60,20 +62,43 @@ inBrowser(
   async (t) => {
     const { page, base, utils } = await tab(t, browser());
     await page.goto(`${base}/act/hold?${PARTITION}`);
-    await page.getByLabel("For how long").fill("soon");
+    await page.getByLabel("Another length").fill("soon");
     await page.getByLabel("Reason, for the audit").fill("429");
     await page.keyboard.press("Enter");
     await page.getByRole("alert").waitFor();
     await titled(page, "Hold");
     t.regex(await focused(page), /^for must be a duration/);
     await page.keyboard.press("Tab");
-    t.is(await focused(page), "For how long");
+    t.is(await focused(page), "30 min");
+    await page.keyboard.press("Tab");
+    t.is(await focused(page), "Another length");
     await page.keyboard.type("5 minutes");
     await page.keyboard.press("Enter");
     await noticed(page, /^Put partition ep1 .* on hold for 5 min\. By ana · Undo$/);
     t.is((await utils.stops()).find(({ partition }) => partition === "ep1")?.reason, "429");
   },
 );
+
+inBrowser("of the chips and the text beside them that counts which was given last", async (t) => {
+  const { page, base, utils, messages } = await tab(t, browser());
+  await page.goto(`${base}/act/pause?policy=send_mail`);
+  const chosen = () => page.locator("form.act :checked").evaluateAll((all) => all.map((one) => one.value));
+  const text = page.getByLabel("Another length");
+  t.deepEqual(await chosen(), [""]);
+  await page.getByLabel("2 h", { exact: true }).click();
+  await text.fill("5 minutes");
+  t.deepEqual(await chosen(), []);
+  await text.fill("");
+  t.deepEqual(await chosen(), [""], "then it has no end, and says so");
+  await text.fill("5 minutes");
+  await page.getByLabel("30 min", { exact: true }).click();
+  t.is(await text.inputValue(), "");
+  await page.getByLabel("Reason, for the audit").fill("429");
+  await page.getByRole("button", { name: "Pause" }).click();
+  await noticed(page, /^Paused policy send_mail, for 30 min\./);
+  t.truthy((await utils.stops({ policy: "send_mail" }))[0]?.until);
+  t.deepEqual(messages, []);
+});
 
 inBrowser(
   "axe finds nothing on the pages that a form leads to, and none is scrolled sideways on a telephone",
@@ -90,7 +115,7 @@ inBrowser(
     const send = async (path: string, title: string, fields: Readonly<Record<string, string>> = {}) => {
       await page.goto(base + path);
       for (const [name, value] of Object.entries({ reason: LONG, ...fields }))
-        await page.locator(`[name="${name}"]`).fill(value);
+        await page.locator(`[name="${name}"]:not([type=radio])`).fill(value);
       await page.locator("form.act button").first().click();
       await titled(page, title);
       await look(`${path} ${JSON.stringify(fields)}`);

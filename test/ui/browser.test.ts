@@ -125,7 +125,7 @@ for (const javaScriptEnabled of [true, false])
 
       await follow(page, "Change limit… of concurrency", "Change limit");
       await fill(page, "Jobs at once", "5");
-      await fill(page, "For how long", "1 hour");
+      await fill(page, "Another length", "1 hour");
       await fill(page, "Reason, for the audit", "incident 12");
       await follow(page, "Change limit", "fetch_endpoint");
       await noticed(page, /^Set the limit of gate concurrency for ep1 to max 5, for 1 h\. By ana · Undo$/);

@@ -153,6 +153,70 @@ test("a verb after which jobs do not run has a button of its own colour", async 
   t.regex(await it.text(`/act/pause?${target}`), /<button>Pause</);
 });
 
+/** The chips of a form: each with its value and its words, and the one that is chosen. */
+function chipsIn(page: string) {
+  const chips = [
+    ...page.matchAll(
+      /<label>([^<]+|until <time.*?) <input type="radio" name="for" value="([^"]*)"( checked)?>/g,
+    ),
+  ];
+  return {
+    chips: chips.map(([, says, value]) => [value, says!.replace(/<[^>]*>/g, "")]),
+    chosen: chips.filter(([, , , checked]) => checked).map(([, , value]) => value),
+    text: /<input name="for" value="([^"]*)">/.exec(page)?.[1],
+  };
+}
+
+test("a length of time is a chip: the usual ones, without an end, and what the address gives", async (t) => {
+  const it = await world(t);
+  const usual = [
+    ["30 minutes", "30 min"],
+    ["2 hours", "2 h"],
+  ];
+  const pause = "/act/pause?policy=send_mail";
+  const open = [...usual, ["", "until it is resumed"]];
+  t.deepEqual(chipsIn(await it.text(pause)), { chips: open, chosen: [""], text: "" });
+  t.deepEqual(chipsIn(await it.text("/act/set-limit?policy=send_mail&gate=all")).chips.at(-1), [
+    "",
+    "until it is cleared",
+  ]);
+  const hold = `/act/hold?${new URLSearchParams(EP1)}`;
+  t.deepEqual(chipsIn(await it.text(hold)), { chips: usual, chosen: [], text: "" });
+  t.deepEqual(chipsIn(await it.text(`${pause}&for=2+hours`)), { chips: open, chosen: ["2 hours"], text: "" });
+  for (const [given, says] of [
+    ["1 hour", "1 h"],
+    ["2030-01-02T03:04:05.600Z", "until 2030-01-02 03:04:05"],
+  ] as const)
+    t.deepEqual(chipsIn(await it.text(`${pause}&for=${encodeURIComponent(given)}`)), {
+      ...{ chips: [[given, says], ...open], chosen: [given], text: "" },
+    });
+  t.deepEqual(chipsIn(await it.text(`${pause}&for=soon`)), { chips: open, chosen: [], text: "soon" });
+});
+
+test("of the chips and the text beside them one counts, and two that differ are refused", async (t) => {
+  const it = await world(t);
+  const send = async (lengths: readonly string[]) => {
+    const body = new URLSearchParams({ ...EP1, ...R });
+    for (const length of lengths) body.append("for", length);
+    const answer = await sent(it.ui, `${HERE}/act/pause`, body);
+    const page = await answer.text();
+    return answer.status === 200
+      ? wordsOf(noticeIn(page))
+      : (/role="alert"[^>]*>(.*?)<\/p>/s.exec(page)?.[1] ?? "");
+  };
+  for (const [lengths, says] of [
+    [["30 minutes", ""], /^Paused .*, for 30 min\./],
+    [["", "5 minutes"], /^Paused .*, for 5 min\./],
+    [["2 hours", "2 hours"], /^Paused .*, for 2 h\./],
+    [["", ""], /^Paused .*, until somebody ends it\./],
+    [["2 hours", "5 minutes"], /^for must be a duration, .*got &quot;2 hours or 5 minutes&quot;$/],
+  ] as const)
+    t.regex(await send(lengths), says, String(lengths));
+  const hold = await it.send("/act/hold", { ...EP1, ...R });
+  t.is(hold.status, 400);
+  t.regex(await hold.text(), /role="alert"[^>]*>for is missing/);
+});
+
 const HEADERS = { "sec-fetch-site": "same-origin" };
 const DONE: readonly (readonly [path: string, form: Record<string, string>, lands: string, says: RegExp])[] =
   [

@@ -123,6 +123,33 @@ test("the form has the numbers that the gate takes, and no others", async (t) =>
   );
 });
 
+test("the form begins with the numbers that are in force for the key, and with none if some are given", async (t) => {
+  const it = await world(t);
+  const numbers = async (asked: Record<string, string>) => {
+    const page = await it.page("set-limit", asked);
+    const names = ["rate", "per", "burst", "min", "max", "initial-max", "target-lag-ms"];
+    return Object.fromEntries(
+      names.flatMap((name) => {
+        const value = new RegExp(`name="${name}" value="([^"]*)"`).exec(page)?.[1];
+        return value ? [[name, value]] : [];
+      }),
+    );
+  };
+  const key = { gate: "throttle", key: "a" };
+  t.deepEqual(await numbers({}), {});
+  t.deepEqual(await numbers(key), { rate: "60", per: "60 seconds" });
+  await it.utils.setLimit({ policy: "work", ...key, set: { rate: 20, burst: 30 } });
+  t.deepEqual(await numbers(key), { rate: "20", per: "60 seconds", burst: "30" });
+  t.deepEqual(await numbers({ ...key, key: "b" }), { rate: "60", per: "60 seconds" });
+  t.deepEqual(await numbers({ ...key, rate: "5" }), { rate: "5" });
+  t.deepEqual(await numbers({ gate: "bought", key: "b" }), { max: "7" });
+  t.deepEqual(await numbers({ gate: "bought" }), {}, "the context says it");
+  const learns = { "initial-max": "5", min: "1", max: "20", "target-lag-ms": "500" };
+  t.deepEqual(await numbers({ gate: "learns" }), learns);
+  t.deepEqual((await it.page("set-limit", key)).match(/>show what changes</)?.length, 1);
+  t.deepEqual(changes(await it.page("set-limit", key)).rate, ["20", "20"]);
+});
+
 test("what each number is, and would be, is what the gate then goes by", async (t) => {
   const it = await world(t);
   const will = async (verb: string, form: Record<string, string>) => changes(await it.page(verb, form));
@@ -317,7 +344,7 @@ test("the page of limits leads to the end of one that goes by context", async (t
   });
   const ui = createUi({ pool: it.pool, authorize: () => ({ name: "ana", role: "operator" }) });
   const page = await (await ui(new Request(`${HERE}/limits`))).text();
-  const [, href = ""] = /href="([^"]*)">Clear limit</.exec(page) ?? [];
+  const [, href = ""] = /href="([^"]*)"[^>]*>Clear limit</.exec(page) ?? [];
   const asks = await (await ui(new Request(HERE + href.replaceAll("&amp;", "&")))).text();
   t.regex(asks, /It concerns <strong>1 partition<\/strong>/);
   const { status } = await it.send("clear-limit", { gate: "throttle", where: JSON.stringify(where) });

@@ -226,10 +226,7 @@ const setLimitVerb: Verb<SetLimitOptions, Stored & Reach> = {
       },
       { option: "set", label: "" },
       { option: "from", label: "Begins after", hint: `${HOW_LONG}; empty: at once` },
-      {
-        ...{ option: "until", label: "For how long" },
-        hint: `${HOW_LONG}; empty: until it is cleared`,
-      },
+      { option: "until", label: "For how long", hint: HOW_LONG, open: "until it is cleared" },
     ],
   },
 };

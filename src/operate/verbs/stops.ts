@@ -132,7 +132,7 @@ const pauseVerb: Verb<PauseOptions, Stored & Reach> = {
     label: "Pause…",
     about: "Stops admission. Jobs in flight go on, and jobs can still be added; they wait.",
     target: ["policy", "partition"],
-    fields: [{ option: "until", label: "For how long", hint: `${HOW_LONG}; empty: until it is resumed` }],
+    fields: [{ option: "until", label: "For how long", hint: HOW_LONG, open: "until it is resumed" }],
   },
 };
 

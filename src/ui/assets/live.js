@@ -115,6 +115,14 @@ if (goOn) {
   );
 }
 
+// of chips and the field beside them that counts which was given last
+document.addEventListener("input", ({ target }) => {
+  const isChip = target.type === "radio";
+  for (const other of target.closest(".chips")?.querySelectorAll("input") ?? [])
+    if (other.type !== "radio" && isChip) other.value = "";
+    else if (other.type === "radio" && !isChip) other.checked = target.value === "" && other.value === "";
+});
+
 const toSearch = () => {
   const field = document.querySelector("header input[type=search]");
   field?.focus();

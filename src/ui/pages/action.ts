@@ -6,10 +6,11 @@ import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped } from "../parts/words.ts";
 import { isSendersError, orSendersError } from "../senders-error.ts";
-import { ACTIONS, ENDS } from "./actions.ts";
+import { ACTIONS, ENDS, whenInWords } from "./actions.ts";
 import {
   type Action,
   type ActionName,
+  type Choice,
   type Counted,
   type Field,
   type Known,
@@ -90,10 +91,10 @@ async function askFirst(visit: Visit, name: ActionName, action: Action, said: Sa
   const { base, query, looking, rights } = visit;
   const title = titleOf(action);
   if (rights.role !== "operator") return { title, body: FOR_OPERATORS };
-  const values = valuesOf(query, action);
-  const target = action.target.filter((field) => values[field] !== undefined);
-  const known = (await action.know?.(looking, values)) ?? {};
-  const { count, changes, wrong = said.wrong } = await readFirst(visit, action, values, known);
+  const given = valuesOf(query, action);
+  const target = action.target.filter((field) => given[field] !== undefined);
+  const known = (await action.know?.(looking, given)) ?? {};
+  const { values, count, changes, wrong = said.wrong } = await readFirst(visit, action, given, known);
   return {
     title,
     body: html`<p>${action.about}</p>
@@ -127,6 +128,8 @@ export function submit(name: ActionName): Markup {
 }
 
 interface Read {
+  /** With what the form begins with. */
+  readonly values: Values;
   readonly count?: Counted | undefined;
   readonly changes?: readonly Change[] | undefined;
   readonly wrong?: string;
@@ -135,15 +138,19 @@ interface Read {
 /** What the page says before it asks. With a wrong value in a field it says so, and counts as if the fields were empty. */
 async function readFirst(visit: Visit, action: Action, values: Values, known: Known): Promise<Read> {
   const { looking, acting } = visit;
-  const read = async (given: Values) => ({
-    count: await action.count?.(acting, given, known),
-    changes: await action.changes?.(looking, given, known),
-  });
+  const read = async (given: Values) => {
+    const filled = { ...given, ...(await action.filled?.(looking, given, known)) };
+    return {
+      values: filled,
+      count: await action.count?.(acting, filled, known),
+      changes: await action.changes?.(looking, filled, known),
+    };
+  };
   const given = action.fields.filter(({ name }) => values[name] !== undefined);
   return read(values).catch(async (error) => {
     if (given.length === 0 || !isSendersError(error)) throw error;
     const empty = Object.fromEntries(given.map(({ name }) => [name, undefined]));
-    return { ...(await read({ ...values, ...empty })), wrong: error.message };
+    return { ...(await read({ ...values, ...empty })), values, wrong: error.message };
   });
 }
 
@@ -193,7 +200,8 @@ const REPLAY = html` <button name="replay" value="1" formnovalidate>what would h
 
 /** A field of the form. What was given stays, also if it is none of the choices: then the verb says what is wrong. */
 export function fieldInput(field: Field, value: string | undefined, known: Known = {}): Markup {
-  const { name, label, isRequired, isKey, hint } = field;
+  const { name, label, isRequired, isKey, hint, chips } = field;
+  if (chips) return chipsAndField(field, chips, value ?? "");
   const given = isKey ? keyAsWritten(value) : value;
   const choices = field.choices?.(known);
   const what = html`${label}${hint ? html` <small>${hint}</small>` : ""}`;
@@ -205,6 +213,17 @@ export function fieldInput(field: Field, value: string | undefined, known: Known
       html`<option value="${value}"${value === given ? html` selected` : ""}>${says}</option>`,
   );
   return html`<label>${what} <select name="${name}"${required}><option value=""></option>${options}</select></label>`;
+}
+
+/** Of the chips and the field one counts. So a value that is none of the chips gets one, and only what is wrong stands in the field. */
+function chipsAndField({ name, label, hint }: Field, chips: readonly Choice[], given: string): Markup {
+  const isChip = chips.some(({ value }) => value === given);
+  const words = isChip || given === "" ? undefined : whenInWords(given);
+  const all = words === undefined ? chips : [{ value: given, says: words }, ...chips];
+  return html`<fieldset class="chips"><legend>${label}</legend>${all.map(
+    ({ value, says }) =>
+      html`<label>${says} <input type="radio" name="${name}" value="${value}"${value === given ? html` checked` : ""}></label>`,
+  )}<label>Another length <small>${hint}</small> <input name="${name}" value="${isChip || words !== undefined ? "" : given}"></label></fieldset>`;
 }
 
 function countInWords({ matched, stored, partitions, staged = 0, inFlight = 0 }: Counted): Markup {
@@ -220,7 +239,10 @@ function valuesOf(given: URLSearchParams, { target, fields }: Action): Values {
   const own = target.map((name) => [name, given.get(name) ?? undefined]);
   const filled = fields.map(({ name, isKey }) => [
     name,
-    isKey ? keyIn(given.get(name)) : given.get(name) || undefined,
+    // a field with chips has a text beside them: two that differ are no value
+    isKey
+      ? keyIn(given.get(name))
+      : [...new Set(given.getAll(name))].filter(Boolean).join(" or ") || undefined,
   ]);
   return Object.fromEntries([...own, ...filled]);
 }

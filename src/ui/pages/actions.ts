@@ -1,16 +1,18 @@
 // The forms of verbs: each derives from its row in the table (`operate/verbs.ts`). A form gives texts; here they become the
 // verb's options, the flags of its command, and the arguments of its SQL function.
-import { type Duration, durationMs } from "../../duration.ts";
+import { type Duration, durationMs, isDuration } from "../../duration.ts";
 import { ArgumentError } from "../../errors.ts";
 import { literal, pairsOf } from "../../operate/quoted.ts";
 import type { AnyVerb, Form, FormField, Given, OptionName } from "../../operate/verb.ts";
 import { checkCall, isMissed } from "../../operate/verb.ts";
 import { columnsOf } from "../../operate/verbs/limits.ts";
 import { kebabCase, ROWS, runVerb, snakeCase, type VerbName } from "../../operate/verbs.ts";
-import { lasting } from "../parts/words.ts";
+import { html, type Markup } from "../parts/markup.ts";
+import { lasting, moment } from "../parts/words.ts";
 import {
   type Action,
   type ActionName,
+  type Choice,
   type Counted,
   durationIn,
   type Field,
@@ -33,7 +35,10 @@ function fieldName(option: OptionName): string {
   return option === "jobId" ? "ids" : kebabCase(option);
 }
 
-function fieldsOf({ option, label, hint, isRequired, isFilter }: FormField): readonly Field[] {
+/** For how long, as most want it. */
+const LENGTHS: readonly Duration[] = ["30 minutes", "2 hours"];
+
+function fieldsOf({ option, label, hint, open, isRequired, isFilter }: FormField): readonly Field[] {
   if (option === "set") return NUMBERS;
   const isKey = option === "key" || option === "toPartition";
   const says = [hint, isKey && IF_EMPTY].filter(Boolean).join("");
@@ -44,11 +49,17 @@ function fieldsOf({ option, label, hint, isRequired, isFilter }: FormField): rea
       ...(isRequired && { isRequired }),
       ...(isFilter && { isFilter }),
       ...(isKey && { isKey }),
+      ...((option === "until" || option === "forMs") && { chips: chipsWith(open) }),
       ...(option === "gate" && { choices: gatesOf }),
       ...(option === "key" && { isFor: ({ scope }) => scope !== "policy" }),
       ...(option === "where" && { isFor: ({ scope }) => scope === "partition" }),
     } satisfies Field,
   ];
+}
+
+function chipsWith(open: string | undefined): readonly Choice[] {
+  const chips = LENGTHS.map((value) => ({ value, says: lasting(durationMs(value) / 1000) }));
+  return open === undefined ? chips : [...chips, { value: "", says: open }];
 }
 
 /** The option that a text of the form gives. */
@@ -117,11 +128,19 @@ function asFlags(option: OptionName, values: Values): Flags {
 /** A length of time from now on, or a time: to set again what was before, with its end. */
 type When = Duration | Date;
 
+/** A field's length of time or its end, for people. Undefined: it is neither. */
+export function whenInWords(text: string): Markup | string | undefined {
+  if (isTime(text)) return html`until ${moment(new Date(text))}`;
+  return isDuration(text) ? lasting(durationMs(text) / 1000) : undefined;
+}
+
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?Z$/;
 
 function whenIn(name: string, text: string): When {
-  return TIME.test(text) && Number.isFinite(Date.parse(text)) ? new Date(text) : durationIn(name, text);
+  return isTime(text) ? new Date(text) : durationIn(name, text);
 }
+
+const isTime = (text: string) => TIME.test(text) && Number.isFinite(Date.parse(text));
 
 const atTime = (when: When | undefined): Date | undefined =>
   when === undefined || when instanceof Date ? when : new Date(Date.now() + durationMs(when));

@@ -22,6 +22,8 @@ export interface Field {
   readonly hint?: string;
   /** The gates that have it, of a field of limits. Without it: all. */
   readonly isFor?: (gate: Gate) => boolean;
+  /** What is given most often, beside a field for anything else. An empty value says what it means to give nothing. */
+  readonly chips?: readonly Choice[];
   /** What there is to choose from. Without it the field takes any text. */
   readonly choices?: (known: Known) => readonly Choice[];
 }
@@ -52,6 +54,8 @@ export interface Action {
   readonly know?: (looking: OperateContext, values: Values) => Promise<Known>;
   /** Undefined: the values do not say yet what it acts on. */
   readonly count?: (acting: OperateContext, values: Values, known: Known) => Promise<Counted | undefined>;
+  /** What the form begins with, if these values leave that open. */
+  readonly filled?: (looking: OperateContext, values: Values, known: Known) => Promise<Values>;
   /** What the numbers are, and what they would be. Undefined: as for `count`. */
   readonly changes?: (
     looking: OperateContext,

@@ -20,7 +20,7 @@ import {
   numberIn,
   type Values,
 } from "./form.ts";
-import { changesOf, type Limit } from "./limit-changes.ts";
+import { changesOf, type Limit, numbersNow } from "./limit-changes.ts";
 
 /** A thousand jobs take 7 to 14 s of a processor, and somebody waits for the page. */
 const MOST_REPLAYED = 500;
@@ -52,6 +52,11 @@ type LimitForm = Pick<Action, "know" | "count" | "changes"> & Partial<Action>;
 export const LIMIT_FORMS: Readonly<Partial<Record<VerbName, LimitForm>>> = {
   setLimit: {
     know,
+    filled: async (looking, values, known) => {
+      const limit = limitOf(values, known);
+      const isGiven = NUMBERS.some(({ name }) => values[name] !== undefined);
+      return limit && !isGiven ? textsOf(await numbersNow(looking, limit)) : {};
+    },
     count: async (acting, values, known) => (limitOf(values, known) ? reachOf(acting, values) : undefined),
     changes: async (looking, values, known) => {
       const limit = limitOf(values, known);
@@ -118,7 +123,7 @@ export function textsOf(set: Readonly<Record<string, unknown>>): Values {
   return Object.fromEntries(
     NUMBERS.flatMap(({ option, name }) => {
       const value = set[overridableFields[option]?.column ?? option];
-      if (value === undefined) return [];
+      if (value === undefined || value === null) return [];
       return [[name, option === "per" ? `${value} seconds` : String(value)]];
     }),
   );

@@ -26,21 +26,36 @@ export interface Limit {
 /** What new numbers would change. Null in place of them: what was set ends. */
 export async function changesOf(
   looking: OperateContext,
-  { policy, gate, key, where }: Limit,
+  limit: Limit,
   set: object | null,
 ): Promise<readonly Change[]> {
-  type Row = Readonly<Record<"before" | "afterwards", Numbers>>;
+  const row = await ask(looking, limit, set);
+  return columnsOf(limit).map((column) => ({
+    number: column.replace(/_ms$/, "").replaceAll("_", " "),
+    now: shown(column, row?.before[column]),
+    then: shown(column, row?.afterwards[column]),
+  }));
+}
+
+/** The numbers that it has now and that operators may set, by their names in the database. */
+export async function numbersNow(looking: OperateContext, limit: Limit): Promise<Numbers> {
+  const { before = {} } = (await ask(looking, limit, null)) ?? {};
+  return Object.fromEntries(columnsOf(limit).map((column) => [column, before[column] ?? null]));
+}
+
+type Row = Readonly<Record<"before" | "afterwards", Numbers>>;
+
+async function ask(looking: OperateContext, { policy, gate, key, where }: Limit, set: object | null) {
   const asked = { policy, gate: gate.name, set: set === null ? null : JSON.stringify(set), key, where };
   const [row] = await rowsBy<Row>(looking, (client) => looking.engine.call(client, "limit_changes", asked));
-  // in the order of the kinds' own fields: JSON in the database has lost it
+  return row;
+}
+
+/** In the order of the kinds' own fields: JSON in the database has lost it. */
+function columnsOf({ gate }: Limit): readonly string[] {
   return Object.values(overridableFields)
     .map(({ column }) => column)
-    .filter((column) => column in gate.overrides)
-    .map((column) => ({
-      number: column.replace(/_ms$/, "").replaceAll("_", " "),
-      now: shown(column, row?.before[column]),
-      then: shown(column, row?.afterwards[column]),
-    }));
+    .filter((column) => column in gate.overrides);
 }
 
 /** What a number that is null stands for. */
