@@ -50,11 +50,11 @@ export function limitedBy({
   key,
   where,
 }: {
-  key?: string | undefined;
-  where?: ContextValues | undefined;
+  key?: string | null | undefined;
+  where?: ContextValues | null | undefined;
 }): string {
-  if (where === undefined) return key === undefined ? "every key" : keyInWords(key);
-  return `every partition with ${valuesOf(where)}`;
+  if (where) return `every partition with ${valuesOf(where)}`;
+  return key === undefined || key === null ? "every key" : keyInWords(key);
 }
 
 export function valuesOf(where: ContextValues): string {

@@ -7,7 +7,7 @@ import { charts, type Minute } from "../../src/ui/pages/minutes.ts";
 import { HOUR } from "../../src/ui/parts/period.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { QUIET_MINUTE } from "../helpers/minutes.ts";
-import { table } from "../helpers/table.ts";
+import { table, workerTable } from "../helpers/table.ts";
 import { cellsOf, HERE, paths, world } from "./world.ts";
 
 test("every page answers, with no script or style of its own, and says so in its headers", async (t) => {
@@ -212,6 +212,92 @@ test("the overview has what waits now by reason, and the limits that end soon", 
   const [, ending = ""] = page.split("Limits that end within the hour");
   t.regex(ending, /a sale/);
   t.notRegex(ending, /for good/);
+});
+
+test("the page of limits has a line for each: the gate's own numbers, now, since, by whom, and what comes next", async (t) => {
+  const { text, utils, pool } = await world(t);
+  const acme = { policy: "fetch_endpoint", gate: "account", key: "acme" };
+  const later = new Date(Date.now() + 60 * 60_000);
+  const says = (at: Date) => at.toISOString().slice(0, 19).replace("T", " ");
+  await utils.setLimit({ ...acme, set: { max: 9 }, until: later, reason: "a sale", by: "bo" });
+  await utils.setLimit({ ...acme, set: { max: 5 }, from: later, reason: "after it", by: "cy" });
+  await utils.setLimit({ ...acme, key: "beta", set: { max: 2 }, from: later, reason: "soon", by: "di" });
+  const mail = { policy: "send_mail", gate: "all" };
+  await utils.setLimit({ ...mail, set: { rate: 9 }, reason: "9", by: "bo" });
+  await utils.hold({ ...mail, until: later, reason: "429", by: "ana" });
+  const since = async (where: string) =>
+    says(
+      (await pool.query(`select since from dispatch_policy.overrides where since is not null and ${where}`))
+        .rows[0].since,
+    );
+  const page = await text("/limits");
+  const lines = cellsOf(page.replace("<main", "Now</h2><main"), "Now").map(([gate, ...cells]) => [
+    gate,
+    ...cells.slice(0, -1),
+  ]);
+  t.deepEqual(lines, [
+    [
+      ...["account of fetch_endpoint", "acme", "max 3", "✓ in force max 9", await since("key = 'acme'")],
+      ...[says(later), "bo", "a sale", `max 5 from ${says(later)}, by cy: after it`],
+    ],
+    [
+      ...["account of fetch_endpoint", "beta", "max 3", "to come", "–", "–", "di", "soon"],
+      `max 2 from ${says(later)}`,
+    ],
+    [
+      ...["all of send_mail", "the policy", "3 per 1 h", "✕ on hold rate 0"],
+      ...[await since("hold"), says(later), "ana", "429", `rate 9 from ${says(later)}, by bo: 9`],
+    ],
+  ]);
+  t.regex(page, /act\/set-limit\?policy=fetch_endpoint&amp;gate=account&amp;key=acme"[^>]*>Change limit…</);
+  t.regex(page, /All other gates go by .*<a href="\/policy\?policy=make_report">make_report<\/a>/);
+});
+
+test("the page of workers: who is busy, leads, has another definition, and is dead", async (t) => {
+  const { text, pool } = await world(t);
+  const alive = (id: string, slots: number) =>
+    pool.query(
+      "select dispatch_policy_internal._worker_alive($1, $2, '{fetch_endpoint}', $3, 7, '1 hour', '0')",
+      [...[id, slots, `host-${id}`]],
+    );
+  await alive("a", 4);
+  await alive("b", 2);
+  await alive("c", 2);
+  const { version, definition_hash: hash } = await table(pool, "policies").one({ name: "send_mail" });
+  await table(pool, "workers").set({ definitions: { send_mail: { version, hash } } }, { pool_id: "a" });
+  await table(pool, "workers").set({ definitions: { send_mail: { version, hash: "x" } } }, { pool_id: "b" });
+  await pool.query("select dispatch_policy_internal._lease('a', '{send_mail}', null, '1 hour', true)");
+  const { rows } = await pool.query("select job_id from dispatch_policy.in_flight_jobs order by 1 limit 2");
+  const ids = rows.map(({ job_id }) => job_id);
+  await workerTable(pool).set({ locked_by: "a", locked_at: () => "now()" }, { id: ids });
+  await table(pool, "workers").set(
+    { buried_at: () => "now() - interval '23 hours'", unlocked: 3, used_up: 1 },
+    { pool_id: "c" },
+  );
+  const lines = (page: string) =>
+    cellsOf(page.replace("<main", "Pools</h2><main"), "Pools").map((cells) =>
+      cells.filter((_, n) => n !== 3 && n !== 4),
+    );
+  const page = await text("/workers");
+  t.deepEqual(lines(page), [
+    ["✓ alive", "a", "host-a, process 7", "2 of 4 slots", "send_mail", "send_mail", "fetch_endpoint"],
+    [
+      "✓ alive",
+      "b",
+      "host-b, process 7",
+      "0 of 2 slots",
+      "–",
+      "send_mail ! another definition",
+      "fetch_endpoint",
+    ],
+  ]);
+  const [[pool_id, host, , , , jobs] = []] = cellsOf(page, "Dead within a day");
+  t.deepEqual(
+    [pool_id, host, jobs],
+    ["c", "host-c, process 7", "3 jobs unlocked, to run again; 1 job in the last attempt, failed for good"],
+  );
+  await table(pool, "workers").set({ buried_at: () => "now() - interval '25 hours'" }, { pool_id: "c" });
+  t.regex(await text("/workers"), /None died/);
 });
 
 test("a policy's page has its gates with their numbers, and what was set instead", async (t) => {

@@ -59,7 +59,7 @@ test("each limit that is over says who set it and why, and what ended it", async
         "a longer hold took its place, by di: 429 again",
       ],
       [
-        ...["fetch_endpoint", "concurrency", "partitions with {&quot;plan&quot;:&quot;free&quot;}"],
+        ...["fetch_endpoint", "concurrency", "every partition with plan=free"],
         ...["max 4", "bo", "plans", false, "cleared, by cy: sold"],
       ],
       [

@@ -1,7 +1,6 @@
 import { some } from "../../counted.ts";
 import type { Finding } from "../../operate/doctor.ts";
 import type { Answer } from "../../operate/explain.ts";
-import { keyInWords } from "../../operate/gate-words.ts";
 import { limits, type Override } from "../../operate/limits.ts";
 import { longestWaiting } from "../../operate/longest-waiting.ts";
 import {
@@ -12,6 +11,7 @@ import {
   type WorkerStatus,
 } from "../../operate/status.ts";
 import { stops } from "../../operate/stops.ts";
+import { limitedBy } from "../../operate/words.ts";
 import { reasonBadge } from "../parts/badge.ts";
 import { type Card, cardList, oldestDueCard } from "../parts/cards.ts";
 import { compared, gauge } from "../parts/gauge.ts";
@@ -169,11 +169,7 @@ ${table(
   [
     { title: "Policy", cell: ({ policy }) => policyLink(base, policy) },
     { title: "Gate", cell: ({ gate }) => gate },
-    {
-      title: "For",
-      cell: ({ key, where }) =>
-        where ? JSON.stringify(where) : key === null ? "every key" : keyInWords(key),
-    },
+    { title: "For", cell: limitedBy },
     { title: "Until", cell: ({ until }) => moment(until) },
     { title: "By", cell: ({ by }) => by },
     { title: "Reason", cell: ({ reason }) => reason },

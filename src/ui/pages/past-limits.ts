@@ -1,6 +1,8 @@
 import type { OperateContext } from "../../operate/call.ts";
-import { keyInWords, limitInWords } from "../../operate/gate-words.ts";
+import { limitInWords } from "../../operate/gate-words.ts";
+import type { ContextValues } from "../../operate/targets.ts";
 import { parameter, rowsOf } from "../../operate/view-rows.ts";
+import { limitedBy } from "../../operate/words.ts";
 import { pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
@@ -12,7 +14,7 @@ interface PastLimit {
   readonly policy: string;
   readonly gate: string;
   readonly key: string | null;
-  readonly where: object | null;
+  readonly where: ContextValues | null;
   readonly set: object | null;
   readonly from: Date;
   readonly endedAt: Date;
@@ -50,7 +52,7 @@ export async function pastLimits(
     [
       { title: "Policy", cell: ({ policy }) => policyLink(base, policy) },
       { title: "Gate", cell: ({ gate }) => gate },
-      { title: "For", cell: reachOf },
+      { title: "For", cell: limitedBy },
       { title: "Values", cell: ({ set }) => (set === null ? "hold" : limitInWords(set)) },
       { title: "From", cell: (one) => (one.neverBegan ? html`never began` : moment(one.from)) },
       { title: "Ended", cell: ({ endedAt }) => moment(endedAt) },
@@ -61,11 +63,6 @@ export async function pastLimits(
     "No limit that operators set is over.",
   )}
 ${next === undefined ? none : html`<p><a href="${pathTo(base, "/limits", { before: next })}" rel="next">Older</a></p>`}`;
-}
-
-function reachOf({ key, where }: PastLimit): string {
-  if (where !== null) return `partitions with ${JSON.stringify(where)}`;
-  return key === null ? "every key" : keyInWords(key);
 }
 
 function endOf({ endedByVerb, endedBy, endReason }: PastLimit): string {

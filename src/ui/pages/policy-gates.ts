@@ -1,5 +1,6 @@
 import { limitInWords, numbersOf, OVER } from "../../operate/gate-words.ts";
 import type { Override } from "../../operate/limits.ts";
+import { limitedBy } from "../../operate/words.ts";
 import { gauge } from "../parts/gauge.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
@@ -92,9 +93,8 @@ function useInWords(limiter: Limiter | undefined, fullest: number | null): Marku
 /** The first, and how many more. */
 function setInWords([first, ...others]: readonly Override[]): Markup | string {
   if (!first) return "–";
-  const { override, key, where, by, until } = first;
-  const reach = where !== null ? JSON.stringify(where) : (key ?? "every key");
-  return html`${limitInWords(override)} for ${reach}, by ${by ?? "somebody"}${until ? html`, until ${moment(until)}` : ""}${
+  const { override, by, until } = first;
+  return html`${limitInWords(override)} for ${limitedBy(first)}, by ${by ?? "somebody"}${until ? html`, until ${moment(until)}` : ""}${
     others.length > 0 ? `, and ${grouped(others.length)} more` : ""
   }`;
 }
