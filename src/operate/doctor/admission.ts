@@ -74,7 +74,7 @@ const breakerOpen: Check = async ({ ask, schema }) => {
   return rows.map(({ policy, partitions, key }) => ({
     id: "breaker-open",
     severity: "warning",
-    sentence: `The breaker of policy "${policy}" holds ${upTo(partitions, MOST)} partitions, one is ${JSON.stringify(key)}.`,
+    sentence: `The breaker of policy "${policy}" holds ${upTo(partitions, MOST, "partition")}, one is ${JSON.stringify(key)}.`,
     mend: `-- when the cause is mended:
 select * from ${name(schema)}.resume(${literal(policy)}, partition => ${literal(key)});`,
   }));
@@ -102,7 +102,7 @@ const quarantined: Check = async ({ ask, schema }) => {
     {
       id: "quarantined",
       severity: "warning",
-      sentence: `${upTo(row.jobs, MOST)} jobs are quarantined, the first is ${row.id}: ${firstLine(row.error ?? "it was locked")}`,
+      sentence: `${upTo(row.jobs, MOST, "job")} ${row.jobs === 1 ? "is" : "are"} quarantined, the first is ${row.id}: ${firstLine(row.error ?? "it was locked")}`,
       mend: `select id, task_identifier, error from ${name(schema)}.staged_jobs where error is not null;
 -- correct what refuses them: they are tried again by themselves. Or remove them:
 select * from ${name(schema)}.remove(ids => array[${row.id}]);`,
@@ -134,7 +134,7 @@ const lostSlots: Check = async ({ ask }) => {
     {
       id: "lost-slots",
       severity: "critical",
-      sentence: `${lost.length} slots are occupied by jobs that Graphile Worker has no more, the first is job ${first.job_id} of policy "${first.policy}".`,
+      sentence: `${counted(lost.length, "slot")} ${lost.length === 1 ? "is" : "are"} occupied by jobs that Graphile Worker has no more, the first is job ${first.job_id} of policy "${first.policy}".`,
       mend: "await utils.sweep(); // a live worker's leader does it by itself, every sweepInterval",
     },
   ];

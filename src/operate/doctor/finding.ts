@@ -1,3 +1,4 @@
+import { counted } from "../../counted.ts";
 import type { SchemaState } from "../../db/migrate.ts";
 
 /** The ids of all findings. docs/operating.md explains each. */
@@ -128,8 +129,9 @@ export function ago(seconds: number): string {
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
-/** A number that was counted up to `most`. */
-export const upTo = (count: number, most: number): string => (count < most ? `${count}` : `${most} or more`);
+/** A number with its noun that was counted up to `most`: "1 job", "1000 or more jobs". */
+export const upTo = (count: number, most: number, noun: string): string =>
+  count < most ? counted(count, noun) : `${most} or more ${noun}s`;
 
 /** Of an error that somebody else threw. */
 export const firstLine = (text: string): string => text.split("\n", 1)[0]?.slice(0, 200) ?? "";

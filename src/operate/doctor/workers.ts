@@ -1,3 +1,4 @@
+import { counted } from "../../counted.ts";
 import { argument, COMMAND } from "../quoted.ts";
 import type { PolicyStatus } from "../status.ts";
 import { ago, type Check, type Finding } from "./finding.ts";
@@ -83,7 +84,7 @@ const notFetched: Check = async ({ ask, thresholds }) => {
     id: "not-fetched",
     severity: "critical",
     sentence:
-      `No worker fetches ${jobs} admitted jobs of task "${task}" of policy "${policy}", the first for ${ago(seconds)}, ` +
+      `No worker fetches ${counted(jobs, "admitted job")} of task "${task}" of policy "${policy}", the first for ${ago(seconds)}, ` +
       "though workers that have the task have room.",
     mend: "Restart these workers, so that they ask for the task's id again. Or let one of them take the jobs' flags: forbiddenFlags.",
   }));
@@ -101,7 +102,7 @@ const noPreset: Check = async ({ ask, thresholds }) => {
   return rows.map(({ policy, jobs, seconds }) => ({
     id: "no-preset",
     severity: "warning",
-    sentence: `Workers without the preset run jobs of policy "${policy}": ${jobs} have ended there, the last ${ago(seconds)} ago.`,
+    sentence: `Workers without the preset run jobs of policy "${policy}": ${jobs} ended there, the last ${ago(seconds)} ago.`,
     mend: "Add it to every worker: extends: [WorkerPreset, dispatchPolicyPreset({ policies })]. Or stop those workers.",
   }));
 };

@@ -1,4 +1,4 @@
-import { calendarInWords } from "../../counted.ts";
+import { calendarInWords, some } from "../../counted.ts";
 import type { Answer, Estimate, ExplainedGate, Explanation } from "../../operate/explain.ts";
 import { keyInWords, sharesInWords } from "../../operate/gate-words.ts";
 import { keyAsWritten } from "../pages/form.ts";
@@ -52,8 +52,8 @@ export function expectedTimes({ from, until }: Estimate, asOf: Date): string {
 }
 
 function before({ jobsBefore, partitionsBefore }: NonNullable<Explanation["place"]>): string {
-  const jobs = jobsBefore === null ? "it is not due" : `${grouped(jobsBefore)} jobs of its partition`;
-  return partitionsBefore === null ? jobs : `${jobs}, ${grouped(partitionsBefore)} partitions`;
+  const jobs = jobsBefore === null ? "it is not due" : `${some(jobsBefore, "job")} of its partition`;
+  return partitionsBefore === null ? jobs : `${jobs}, ${some(partitionsBefore, "partition")}`;
 }
 
 function gates({ gates: found, policy, asOf }: Explanation, visit: Visit): Markup {

@@ -124,7 +124,7 @@ test("an open breaker is found, and what it says closes it", async (t) => {
   await startWorker(t, { database: it, policies: [fragile], tasks });
   await it.utils.addJob("fragile", { name: "it's" } as never);
   const found = await until("it is open", async () => (await it.findings("breaker-open"))[0]);
-  t.is(found.sentence, `The breaker of policy "fragile" holds 1 partitions, one is "it's".`);
+  t.is(found.sentence, `The breaker of policy "fragile" holds 1 partition, one is "it's".`);
   fails = false;
   await it.pool.query(found.mend);
   await until("it is closed", async () => (await it.findings("breaker-open")).length === 0);
@@ -142,7 +142,7 @@ test("a job that is quarantined is found, with its error", async (t) => {
   t.deepEqual(await it.findings("quarantined"), []);
   await it.utils.tick({ policy: "picky" });
   const [found] = await it.findings("quarantined");
-  t.regex(found!.sentence, /^1 jobs are quarantined, the first is \d+: .*no tenant/);
+  t.regex(found!.sentence, /^1 job is quarantined, the first is \d+: .*no tenant/);
   await it.pool.query(found!.mend);
   t.deepEqual(await it.findings("quarantined"), []);
 });
@@ -158,7 +158,7 @@ test("a slot of a job that Graphile Worker has no more is found, and a sweep fre
   t.like(found, { severity: "critical" });
   t.is(
     found?.sentence,
-    `1 slots are occupied by jobs that Graphile Worker has no more, the first is job ${rows[0].job_id} of policy "greet".`,
+    `1 slot is occupied by jobs that Graphile Worker has no more, the first is job ${rows[0].job_id} of policy "greet".`,
   );
   await it.utils.sweep();
   t.deepEqual(await it.findings("lost-slots"), []);

@@ -97,7 +97,7 @@ test("workers without the preset that end governed jobs are found", async (t) =>
   });
   t.regex(
     found[0]!.sentence,
-    /^Workers without the preset run jobs of policy "greet": \d have ended there, the last \d+ s ago\.$/,
+    /^Workers without the preset run jobs of policy "greet": \d ended there, the last \d+ s ago\.$/,
   );
   await table(it.pool, "policies").set({ ended_elsewhere_at: (its) => `${its} - interval '2 hours'` });
   t.deepEqual(await it.findings("no-preset"), []);
@@ -255,7 +255,7 @@ test("admitted jobs that no worker fetches, though it has room, are found", asyn
   t.is(found.severity, "critical");
   t.regex(
     found.sentence,
-    /^No worker fetches 1 admitted jobs of task "greet" of policy "greet", the first for \d+ s, though workers/,
+    /^No worker fetches 1 admitted job of task "greet" of policy "greet", the first for \d+ s, though workers/,
   );
   await worker.stop();
   t.deepEqual(
