@@ -59,6 +59,7 @@ const SAME = ["policy", "partition", "gate", "scope_key"] as const;
 const MEANWHILE = `where at >= ${parameter(1, "time")} and verb = any(${parameter(2, "texts")})
   and ${SAME.map((name, n) => `${name} is not distinct from ${parameter(n + 3, "text")}`).join(" and ")}
   and (detail -> 'where') is not distinct from ${parameter(7, "jsonb")}
+  and split_part(coalesce(form, ''), ':', 1) <> ${parameter(8, "text")}
   order by id desc limit 1`;
 
 /** Why a form is not to be sent any more: it is too old. `lastAt`: when its last step was taken. Undefined: it may be sent. */
@@ -93,6 +94,7 @@ export async function whyNot(
     since,
     verbs.map((name) => name.replaceAll("-", "_")),
     ...target.map((value) => value ?? null),
+    token.text, // what the form itself has done, sent at the same time, is nothing new
   ]);
   if (!act) return undefined;
   const why = act.reason === null ? "" : `: ${act.reason}`;
