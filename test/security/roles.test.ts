@@ -340,7 +340,7 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
   await utils.tick({ policy: "p" });
   const reader = await as("app_reader");
   const views =
-    "policies definitions past_limits partitions limiters in_flight_jobs jobs overrides stops workers audit minutes history groups group_jobs undeclared_policies".split(
+    "policies definitions past_limits partitions limiters in_flight_jobs jobs overrides stops workers dead_workers audit minutes history groups group_jobs undeclared_policies".split(
       " ",
     );
   for (const view of views)
