@@ -43,6 +43,7 @@ export interface AuditRow {
  * Rows of a view, with their columns in camelCase.
  *
  * @param policy the policy that was asked for, which must be known. Default: none was
+ * @param columns as SQL names them. Default: all
  * @throws {UnknownPolicyError} for a policy that nobody declared
  */
 export async function rowsOf<Row>(
@@ -51,10 +52,11 @@ export async function rowsOf<Row>(
   where: string,
   values: readonly unknown[] = [],
   policy?: string,
+  columns?: string,
 ): Promise<readonly Row[]> {
   const rows = await withPgClient(async (client) => {
     await checkPolicy(client, engine, policy);
-    return engine.view<object>(client, view, where, [...values]);
+    return engine.view<object>(client, view, where, [...values], columns);
   });
   return rows.map((row) => spelled<Row>(row));
 }

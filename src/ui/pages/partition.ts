@@ -39,7 +39,7 @@ ${ownWaits(waits, period, periodLinks(base, "/partition", target, period))}`;
   if (it.state === "unknown") return waits[1] ? { title, trail, body: html`${GONE}${waited}` } : null;
   const head = await askNext(looking, { policy, partition: key, count: HEAD });
   const failed = await failedJobs(looking, target);
-  const refused = await rowsOf<Refused>(looking, "staged_jobs", REFUSED, [policy, key, HEAD]);
+  const refused = await refusedJobs(looking, target);
   const dropped = it.droppedTotal
     ? await rowsOf<Dropped>(looking, "history", DROPPED, [policy, key, HEAD])
     : [];
@@ -112,6 +112,13 @@ interface Refused {
 
 const REFUSED = `where policy = ${parameter(1, "text")} and partition = ${parameter(2, "text")} and retry_at is not null
   order by id limit ${parameter(3, "int")}`;
+
+/** Without payloads, which a role that only looks may not read. */
+function refusedJobs(looking: OperateContext, { policy, partition }: PartitionTarget) {
+  const columns = "id, error, failures, retry_at";
+  const values = [policy, partition, HEAD];
+  return rowsOf<Refused>(looking, "staged_jobs", REFUSED, values, undefined, columns);
+}
 
 /** A job that was dropped. Only a policy with a history knows which it was. */
 interface Dropped {
