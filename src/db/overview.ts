@@ -76,8 +76,25 @@ export function overview({ schema, internal, rowsAsIs }: Statements) {
       rowsAsIs<T>(
         client,
         `select id, 'staged' as state, task_identifier, policy, partition, queue_name, priority, run_at, 0 as attempts,
-           coalesce(max_attempts, 25) as max_attempts, error as last_error, created_at, job_key as key, id as staged_id
+           coalesce(max_attempts, 25) as max_attempts, error as last_error, created_at, job_key as key, id as staged_id, failures, retry_at
          from ${schema}.staged_jobs ${where}`,
+        values,
+      ),
+
+    /** Graphile Worker's of the view `jobs`, whose order by id an index has. */
+    workerJobs: (client: Queryable, where: string, values: unknown[]) =>
+      rowsAsIs<object>(client, `select * from ${internal}.worker_jobs ${where}`, values),
+
+    /**
+     * The same, those that were added last first, without the rest of their errors, which have the stacks of JavaScript: a thousand
+     * are some megabytes. The offset keeps PostgreSQL from sorting all that match: it expects few.
+     */
+    newestJobs: (client: Queryable, where: string, values: unknown[]) =>
+      rowsAsIs<object>(
+        client,
+        `select id, state, task_identifier, policy, partition, run_at, attempts, max_attempts, staged_id, failed_at, error_pattern,
+           pg_catalog.left(pg_catalog.split_part(last_error, E'\\n', 1), 300) as last_error
+         from (select * from ${internal}.worker_jobs order by id desc offset 0) newest ${where}`,
         values,
       ),
 

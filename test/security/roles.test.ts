@@ -371,7 +371,7 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
     t.is(page.status, 200, `${path}: ${await page.text()}`);
   }
   await denied(reader, "select payload from dispatch_policy.staged_jobs");
-  for (const table of await relations(pool, [...views, "staged_jobs"]))
+  for (const table of await relations(pool, [...views, "staged_jobs", "worker_jobs"]))
     await denied(reader, `select from ${table}`);
   for (const table of await relations(pool)) await denied(reader, `delete from ${table}`);
   await denied(reader, "select dispatch_policy.pause('p')");

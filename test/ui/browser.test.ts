@@ -259,6 +259,33 @@ inBrowser(
   },
 );
 
+inBrowser(
+  "a refresh takes no row away while a job is ticked, and the button leads to what is ticked",
+  async (t) => {
+    const { page, base, utils, messages } = await tab(t, browser());
+    const jobs = await utils.addJobs([1, 2, 3].map(() => ({ identifier: "nightly", payload: {} })));
+    const [first, second, third] = jobs.map(({ id }) => id) as [string, string, string];
+    const box = (id: string) => page.getByLabel(`Job ${id}`, { exact: true });
+    await refreshing(page, `${base}/jobs?task=nightly`);
+    await box(second).check();
+    await utils.completeJobs([first]);
+    // each was asked for after the job was gone; the second comes when the first has been put in
+    for (let n = 0; n < 2; n++) await page.waitForResponse((answer) => answer.status() === 200);
+    t.is(await box(first).count(), 1);
+    t.true(await box(second).isChecked());
+    await box(second).uncheck();
+    await box(first).waitFor({ state: "detached" });
+    t.false(await box(second).isChecked());
+    await box(second).check();
+    await box(third).check();
+    await page.getByRole("button", { name: "Cancel ticked" }).click();
+    await titled(page, "Cancel");
+    t.is(await page.locator("input[name=ids]").inputValue(), `${second},${third}`);
+    t.deepEqual(await findings(page), []);
+    t.deepEqual(messages, []);
+  },
+);
+
 inBrowser("a refresh that meets a sign-in leaves the page, says so, and goes on afterwards", async (t) => {
   let signIn: (() => Response) | undefined;
   const authorize = () => signIn?.() ?? ({ name: "ana", role: "operator" } as const);

@@ -15,6 +15,13 @@ create or replace function _first_line(error text) returns text language sql imm
   select left(split_part(error, e'\n', 1), 1000);
 $$;
 
+-- What an error has in common with others of its kind: the beginning of its first line, with # for each word that has a digit,
+-- such as a number or an id, and for each UUID. Without `set search_path`, so that the planner can put it into a view, as
+-- _shown_reason.
+create or replace function _error_pattern(error text) returns text language sql immutable return
+  regexp_replace(left(split_part(error, e'\n', 1), 200),
+    '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-z]*[0-9][0-9a-z]*(?:[.,][0-9][0-9a-z]*)*', '#', 'gi');
+
 -- The last error of a job that was cancelled: by whom and why, with the error that it had before in parentheses.
 create or replace function _cancelled_error(p_by text, p_reason text, p_last_error text) returns text
 language sql immutable as $$

@@ -37,6 +37,7 @@ async function load(seconds) {
   if (response.status !== 200) return `the server answers ${response.status}`;
   const next = new DOMParser().parseFromString(await response.text(), "text/html");
   if (!next.querySelector("[data-live]")) return "sign in again";
+  if (document.querySelector("td input:checked")) return ""; // its row must not move away under who ticks others
   tag = response.headers.get("etag");
   Idiomorph.morph(document.querySelector("main"), next.querySelector("main"), {
     callbacks: { beforeAttributeUpdated: (name, element) => !isReaders(name, element) },

@@ -1,4 +1,5 @@
 import { some } from "../../counted.ts";
+import { ArgumentError } from "../../errors.ts";
 import { keyInWords } from "../../operate/gate-words.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
@@ -234,9 +235,9 @@ function countInWords({ matched, stored, partitions, staged = 0, inFlight = 0 }:
   return html`It concerns <strong>${some(partitions, "partition")}</strong>, with ${some(staged, "staged job")} and ${grouped(inFlight)} in flight.`;
 }
 
-/** A target may have the empty text as its key, and an address says it so. */
+/** A target may have the empty text as its key, and an address says it so. Ids may come one by one, from what somebody has ticked. */
 function valuesOf(given: URLSearchParams, { target, fields }: Action): Values {
-  const own = target.map((name) => [name, given.get(name) ?? undefined]);
+  const own = target.map((name) => [name, name === "ids" ? idsIn(given) : (given.get(name) ?? undefined)]);
   const filled = fields.map(({ name, isKey }) => [
     name,
     // a field with chips has a text beside them: two that differ are no value
@@ -245,6 +246,17 @@ function valuesOf(given: URLSearchParams, { target, fields }: Action): Values {
       : [...new Set(given.getAll(name))].filter(Boolean).join(" or ") || undefined,
   ]);
   return Object.fromEntries([...own, ...filled]);
+}
+
+/** @throws {ArgumentError} if nothing was ticked */
+function idsIn(given: URLSearchParams): string | undefined {
+  if (!given.has("ids")) return undefined;
+  const ids = given.getAll("ids").filter(Boolean);
+  if (ids.length === 0)
+    throw new ArgumentError(
+      "ids is empty, expected at least one job: go back, and tick the jobs that you mean",
+    );
+  return ids.join(",");
 }
 
 function backTo(base: string, { policy, partition, ids }: Values): string {

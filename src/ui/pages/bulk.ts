@@ -221,8 +221,8 @@ ${hidden(filterOf(form))}${hidden({ ...rest, ...now })}
 }
 
 /** Whether the verb itself takes such a filter. Of errors only `retry` knows. */
-function isKnown(verb: Bulk, { state, policy, task, queue, key, error, added }: Filter): boolean {
-  const isOfAll = [task, queue, key, added].every((value) => value === undefined);
+function isKnown(verb: Bulk, { state, policy, task, queue, key, error, added, alike }: Filter): boolean {
+  const isOfAll = [task, queue, key, added, alike].every((value) => value === undefined);
   const isOfState = state === undefined || (verb.states.length === 1 && verb.states[0] === state);
   return isOfAll && isOfState && policy !== undefined && (error === undefined || verb === BULK.retry);
 }

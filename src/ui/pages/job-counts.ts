@@ -12,7 +12,7 @@ const MOST_PARKED = 1000;
 export async function jobCounts(
   { engine, withPgClient }: OperateContext,
   filter: Filter,
-): Promise<ReadonlyMap<string, string>> {
+): Promise<Map<string, string>> {
   const { policy, partition } = filter;
   const isCounted = FILTERS.filter((name) => filter[name] !== undefined && name !== "state").every(
     (name) => name === "policy" || (name === "partition" && policy !== undefined),

@@ -1,6 +1,6 @@
 import type { Queryable } from "../../index.ts";
 import type { OperateContext } from "../../operate/call.ts";
-import { type JobRow, parameter, rowsBy, rowsOf } from "../../operate/view-rows.ts";
+import { type JobRow, parameter, rowsBy } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
 import { keyIn } from "./form.ts";
 import { asked } from "./visit.ts";
@@ -8,6 +8,7 @@ import { asked } from "./visit.ts";
 const [ERROR, QUEUE, KEY] = [parameter(4, "text"), parameter(5, "text"), parameter(6, "text")];
 const [SINCE, AFTER, COUNT] = [parameter(7, "time"), parameter(8, "id"), parameter(9, "int")];
 const [STATES, PARTITION_IDS] = [parameter(10, "texts"), parameter(10, "uuids")];
+const ALIKE = 11;
 
 /**
  * By which id jobs are in order. The staged one stays the same when a job is admitted. Graphile Worker's is the place of those that
@@ -32,18 +33,35 @@ const STAGED_PAGE = `${STAGED} order by id limit ${COUNT}`;
 
 function othersBy(place: Place): string {
   const where = whereOf({ error: "last_error", key: "key", place: PLACES[place] });
-  return `where state <> 'staged' and (${STATES} is null or state = any(${STATES})) and ${where}`;
+  return `where state <> 'staged' and (${STATES} is null or state = any(${STATES})) and ${ifGiven(ALIKE, "error_pattern")} and ${where}`;
 }
 
 /** How far back a page may go, by what the address says. */
 export const BACK = { "1 hour": 3_600_000, "1 day": 86_400_000, "7 days": 604_800_000 } as const;
 
-export const FILTERS = ["state", "policy", "partition", "task", "queue", "key", "error", "added"] as const;
+/** `alike`: the `error_pattern` of Graphile Worker's jobs in the view `jobs`. Staged ones have not failed. */
+export const FILTERS = [
+  "state",
+  "policy",
+  "partition",
+  "task",
+  "queue",
+  "key",
+  "error",
+  "added",
+  "alike",
+] as const;
 
 export type Filter = Readonly<Record<(typeof FILTERS)[number], string | undefined>>;
 
 export interface FoundJob extends JobRow {
   readonly stagedId: string | null;
+}
+
+/** A job that failed for good. Of its error only the beginning of the first line. */
+export interface FailedJob extends FoundJob {
+  readonly failedAt: Date;
+  readonly errorPattern: string | null;
 }
 
 export interface Wanted {
@@ -75,32 +93,53 @@ export async function jobsOf(
 ): Promise<readonly FoundJob[]> {
   const { engine } = looking;
   const { place, most } = wanted;
-  const { values, states, hasStaged, hasOthers } = boundsOf(filter, wanted);
+  const { values, others: ofOthers, hasStaged, hasOthers } = boundsOf(filter, wanted);
   const othersPage = `${othersBy(place)} order by ${PLACES[place]} limit ${COUNT}`;
   const staged = hasStaged
     ? await rowsBy<FoundJob>(looking, async (client) =>
         engine.stagedPage(client, STAGED_PAGE, [...values, await partitionIds(engine, client, filter)]),
       )
     : [];
-  const others = hasOthers ? await rowsOf<FoundJob>(looking, "jobs", othersPage, [...values, states]) : [];
+  const others = hasOthers
+    ? await rowsBy<FoundJob>(looking, (client) =>
+        engine.workerJobs(client, othersPage, [...values, ...ofOthers]),
+      )
+    : [];
   return [...staged, ...others]
     .toSorted((one, other) => (placeOf(one, place) < placeOf(other, place) ? -1 : 1))
     .slice(0, most);
 }
 
+/**
+ * Failed jobs that match, those first that failed last. Graphile Worker has no index by state, nor by time: at most so many of the
+ * jobs that were added last.
+ */
+export async function failedJobs(
+  looking: OperateContext,
+  filter: Filter,
+  most: number,
+): Promise<readonly FailedJob[]> {
+  const { values, others } = boundsOf(filter, { states: ["failed"], place: "id", most });
+  const last = `${othersBy("id")} limit ${COUNT}`;
+  const found = await rowsBy<FailedJob>(looking, (client) =>
+    looking.engine.newestJobs(client, last, [...values, ...others]),
+  );
+  return found.toSorted((one, other) => Number(other.failedAt) - Number(one.failedAt)); // it keeps the order of ids
+}
+
 /** How many jobs match, at most so many. */
 export async function countJobs(looking: OperateContext, filter: Filter, wanted: Wanted): Promise<number> {
   const { engine, withPgClient } = looking;
-  const { values, states, hasStaged, hasOthers } = boundsOf(filter, wanted);
-  const count = async (client: Queryable, view: string, where: string, last: unknown) =>
-    engine.countRows(client, view, `${where} limit ${COUNT}`, [...values, last]);
+  const { values, others: ofOthers, hasStaged, hasOthers } = boundsOf(filter, wanted);
+  const count = async (client: Queryable, view: string, where: string, ...own: unknown[]) =>
+    engine.countRows(client, view, `${where} limit ${COUNT}`, [...values, ...own]);
   const staged = hasStaged
     ? await withPgClient(async (client) =>
         count(client, "staged_jobs", STAGED, await partitionIds(engine, client, filter)),
       )
     : 0;
   const others = hasOthers
-    ? await withPgClient((client) => count(client, "jobs", othersBy(wanted.place), states))
+    ? await withPgClient((client) => count(client, "jobs", othersBy(wanted.place), ...ofOthers))
     : 0;
   return Math.min(staged + others, wanted.most);
 }
@@ -116,14 +155,14 @@ async function partitionIds(
 }
 
 function boundsOf(filter: Filter, { states: wanted, after, most }: Wanted) {
-  const { state, policy, partition, task, error, queue, key, added } = filter;
+  const { state, policy, partition, task, error, queue, key, added, alike } = filter;
   const back = added !== undefined && Object.hasOwn(BACK, added) ? BACK[added as keyof typeof BACK] : null;
   const since = back === null ? undefined : new Date(Date.now() - back);
   const states = wanted ?? (state === undefined ? null : [state]);
   return {
     values: [policy, partition, task, error, queue, key, since, after, most].map((value) => value ?? null),
-    states,
-    hasStaged: states === null || states.includes("staged"),
+    others: [states, alike ?? null],
+    hasStaged: alike === undefined && (states === null || states.includes("staged")),
     hasOthers: states?.some((one) => one !== "staged") ?? true,
   };
 }

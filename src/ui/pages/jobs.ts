@@ -3,38 +3,125 @@ import { JOB_STATES } from "../../operate/view-rows.ts";
 import { actionLink } from "../parts/action-links.ts";
 import { jobBadge } from "../parts/badge.ts";
 import { choice } from "../parts/choice.ts";
+import { compared } from "../parts/gauge.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { named } from "../parts/names.ts";
-import { table } from "../parts/table.ts";
+import { type Column, table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
 import { fieldInput } from "./action.ts";
-import { ACTIONS } from "./actions.ts";
+import { ACTIONS, ENDS } from "./actions.ts";
 import { BULK, type BulkName, isOffered } from "./bulk.ts";
 import { IF_EMPTY, titleOf } from "./form.ts";
 import { jobCounts } from "./job-counts.ts";
-import { BACK, type Filter, type FoundJob, filterOf, jobsOf, WRITTEN } from "./job-filter.ts";
+import {
+  BACK,
+  type FailedJob,
+  type Filter,
+  type FoundJob,
+  failedJobs,
+  filterOf,
+  jobsOf,
+  WRITTEN,
+} from "./job-filter.ts";
 import { asked, type Page, type Visit } from "./visit.ts";
 
 const MOST = 50;
+
+/** How many failed jobs are counted by error, and put in order by when they failed. */
+const MOST_FAILED = 1000;
+const MOST_ERRORS = 20;
 
 /** Jobs of all tasks, with a policy or without. */
 export const jobs: Page = async (visit) => {
   const { looking, base, query } = visit;
   const filter = filterOf(query);
-  const given = asked(query, "after");
-  const after = given && /^\d{1,18}$/.test(given) ? given : undefined;
-  const found = await jobsOf(looking, filter, { place: "id", after, most: MOST });
-  const next = found.length === MOST ? found.at(-1)?.id : undefined;
+  const counts = await jobCounts(looking, filter);
+  const failed = filter.state === "failed" ? await failedJobs(looking, filter, MOST_FAILED) : undefined;
+  if (failed) counts.set("failed", countInWords(failed.length));
+  const { found, next } = failed ? pageOf(failed, query) : await pageById(looking, filter, query);
+  const isGrouped = failed !== undefined && !query.has("after") && filter.alike === undefined;
   return {
     title: "Jobs",
-    body: html`${stateLinks(filter, base, await jobCounts(looking, filter))}
+    body: html`${stateLinks(filter, base, counts)}
 ${filterForm(filter, base, await namesOf(looking))}
+${isGrouped && failed.length > 0 ? errorSections(visit, filter, failed) : none}
 ${bulk(visit, filter, found)}
-${jobTable(found, base)}
+${jobTable(visit, found, failed)}
 ${next ? html`<p><a href="${pathTo(base, "/jobs", { ...filter, after: next })}" rel="next">More</a></p>` : ""}`,
   };
 };
+
+/** Some jobs, and where the next page begins. Undefined: there is none. */
+interface Part {
+  readonly found: readonly FoundJob[];
+  readonly next: string | undefined;
+}
+
+async function pageById(looking: OperateContext, filter: Filter, query: URLSearchParams): Promise<Part> {
+  const given = asked(query, "after");
+  const after = given && /^\d{1,18}$/.test(given) ? given : undefined;
+  const found = await jobsOf(looking, filter, { place: "id", after, most: MOST });
+  return { found, next: found.length === MOST ? found.at(-1)?.id : undefined };
+}
+
+/** Of failed jobs the place is when one failed, and then its id. */
+function pageOf(failed: readonly FailedJob[], query: URLSearchParams): Part {
+  const [, ms, id] = /^(\d{1,15})-(\d{1,18})$/.exec(asked(query, "after") ?? "") ?? [];
+  const isBehind = (one: FailedJob) =>
+    Number(one.failedAt) < Number(ms) ||
+    (Number(one.failedAt) === Number(ms) && BigInt(one.id) < BigInt(id ?? 0));
+  const rest = ms === undefined ? failed : failed.filter(isBehind);
+  const last = rest.length > MOST ? rest[MOST - 1] : undefined;
+  return { found: rest.slice(0, MOST), next: last && `${Number(last.failedAt)}-${last.id}` };
+}
+
+const countInWords = (failed: number) => `${grouped(failed)}${failed < MOST_FAILED ? "" : "+"}`;
+
+/** The failed jobs by error, each with its number and the way to all of them. */
+function errorSections({ base, rights }: Visit, filter: Filter, failed: readonly FailedJob[]): Markup {
+  const kinds = [...Map.groupBy(failed, ({ errorPattern }) => errorPattern ?? "")]
+    .map(([pattern, its]) => ({ pattern, its, first: its[0] as FailedJob }))
+    .toSorted((one, other) => other.its.length - one.its.length);
+  const most = kinds[0]?.its.length ?? 0;
+  const looked = failed.length < MOST_FAILED ? "" : `, of the ${grouped(MOST_FAILED)} that were added last`;
+  const shown =
+    kinds.length > MOST_ERRORS ? `, the ${MOST_ERRORS} most frequent of ${grouped(kinds.length)}` : "";
+  const withAlike = (path: string, alike: string) => pathTo(base, path, { ...filter, alike });
+  return html`<h2>By error</h2>
+${table<(typeof kinds)[number]>(
+  `Errors that differ only in numbers and ids are one${shown}${looked}`,
+  kinds.slice(0, MOST_ERRORS),
+  [
+    {
+      title: "Error",
+      cell: ({ pattern, its, first }) => {
+        const says = its.length === 1 ? (first.lastError ?? "") : pattern;
+        return pattern === "" ? "none" : html`<a href="${withAlike("/jobs", pattern)}">${says}</a>`;
+      },
+    },
+    {
+      title: "Jobs",
+      isNumber: true,
+      cell: ({ its }) => html`${grouped(its.length)}${compared(its.length, most)}`,
+    },
+    { title: "The last failed", cell: ({ first }) => moment(first.failedAt) },
+    ...(rights.role === "operator"
+      ? [
+          {
+            title: "Do",
+            cell: ({ pattern }: { pattern: string }) =>
+              pattern === ""
+                ? null
+                : html`<a class="whole" href="${withAlike("/bulk/retry", pattern)}">Retry these…</a>`,
+          },
+        ]
+      : []),
+  ],
+  "",
+)}
+<h2>Job by job</h2>`;
+}
 
 /** The same filter for each state, by one click. */
 function stateLinks(filter: Filter, base: string, counts: ReadonlyMap<string, string>): Markup {
@@ -66,37 +153,61 @@ ${text("queue", "Queue")}
 ${text("key", "Job key")}
 ${choice("added", "Added within", Object.keys(BACK), filter.added)}
 ${text("error", "Error contains")}
+${filter.alike === undefined ? none : text("alike", "Errors like, # is a number or an id")}
 <button>Show</button>
 </form>`;
 }
 
-/** What operators can do with many jobs at once: with those on the page, or with all that the filter matches. */
+/** What operators can do with many jobs at once: with those that they tick in the table, or with all that the filter matches. */
 function bulk({ base, rights }: Visit, filter: Filter, found: readonly FoundJob[]): Markup {
   if (rights.role !== "operator" || found.length === 0) return none;
-  const failed = found.filter((row) => row.state === "failed").map(({ id }) => id);
-  const waiting = found
-    .filter((row) => row.state === "staged" || row.state === "parked")
-    .flatMap(({ stagedId }) => stagedId ?? []);
-  const these = [
-    ...(failed.length > 0 ? [["retry", failed] as const] : []),
-    ...(waiting.length > 0 ? [["remove", waiting] as const] : []),
-  ];
-  const all = (Object.keys(BULK) as BulkName[]).filter((verb) => isOffered(BULK[verb], filter));
-  if (these.length + all.length === 0) return none;
-  return html`<ul class="actions">${these.map(
-    ([verb, ids]) =>
-      html`<li>${actionLink(verb, pathTo(base, `/act/${verb}`, { ids: ids.join(",") }), `${titleOf(ACTIONS[verb])} these ${ids.length}`)}</li>`,
-  )}${all.map(
+  const verbs = Object.keys(BULK) as BulkName[];
+  const ticked = verbs.filter(
     (verb) =>
-      html`<li>${actionLink(verb, pathTo(base, `/bulk/${verb}`, filter), `${titleOf(ACTIONS[verb])} all that match`)}</li>`,
-  )}</ul>`;
+      ACTIONS[verb].target.includes("ids") && found.some(({ state }) => BULK[verb].states.includes(state)),
+  );
+  const all = verbs.filter((verb) => isOffered(BULK[verb], filter));
+  // the empty one says that jobs were meant, if none is ticked
+  return html`<form class="actions" method="get" id="${TICKED}"><input type="hidden" name="ids" value="">
+${ticked.map(
+  (verb) =>
+    html`<button formaction="${base}/act/${verb}"${ENDS.has(verb) ? html` class="ends"` : ""}>${titleOf(ACTIONS[verb])} ticked</button>`,
+)}
+${all.map((verb) => actionLink(verb, pathTo(base, `/bulk/${verb}`, filter), `${titleOf(ACTIONS[verb])} all that match`))}
+</form>`;
 }
 
-function jobTable(found: readonly FoundJob[], base: string): Markup {
+/** The form to which the boxes in the table belong. */
+const TICKED = "ticked";
+
+/** `failed`: it is a page of these. */
+function jobTable(
+  { base, rights }: Visit,
+  found: readonly FoundJob[],
+  failed: readonly FailedJob[] | undefined,
+): Markup {
+  const failedAt = new Map(failed?.map((job) => [job.id, job.failedAt]));
+  const looked =
+    failed?.length === MOST_FAILED ? `, of the ${grouped(MOST_FAILED)} that were added last` : "";
+  const when: Column<FoundJob> = failed
+    ? { title: "Failed", cell: ({ id }) => moment(failedAt.get(id)) }
+    : // Graphile Worker gives a job a time also after its last attempt
+      { title: "Due", cell: (row) => (row.state === "failed" ? "never" : moment(row.runAt)) };
   return table(
-    `In the order of their ids, at most ${MOST} on a page`,
+    failed
+      ? `Those that failed last first${looked}, at most ${MOST} on a page`
+      : `In the order of their ids, at most ${MOST} on a page`,
     found,
     [
+      ...(rights.role === "operator"
+        ? [
+            {
+              title: "Tick",
+              cell: ({ id }: FoundJob) =>
+                html`<input type="checkbox" name="ids" value="${id}" form="${TICKED}" aria-label="Job ${id}">`,
+            },
+          ]
+        : []),
       { title: "Id", isNumber: true, cell: (row) => jobLink(base, row.id) },
       { title: "State", cell: (row) => jobBadge(row.state) },
       { title: "Task", cell: (row) => row.taskIdentifier },
@@ -108,8 +219,7 @@ function jobTable(found: readonly FoundJob[], base: string): Markup {
             ? partitionLink(base, row.policy, row.partition)
             : null,
       },
-      // Graphile Worker gives a job a time also after its last attempt
-      { title: "Due", cell: (row) => (row.state === "failed" ? "never" : moment(row.runAt)) },
+      when,
       { title: "Attempts", cell: (row) => `${grouped(row.attempts)} of ${grouped(row.maxAttempts)}` },
       { title: "Error", cell: (row) => row.lastError?.split("\n")[0] ?? null },
     ],

@@ -11,7 +11,7 @@ import { html, type Markup, none } from "../parts/markup.ts";
 import { periodLinks, periodOf } from "../parts/period.ts";
 import { strip } from "../parts/strip.ts";
 import { table } from "../parts/table.ts";
-import { grouped, moment } from "../parts/words.ts";
+import { aMinute, grouped, moment } from "../parts/words.ts";
 import { ownWaits, partitionWaits } from "./partition-waits.ts";
 import { asked, type Page, type Visit } from "./visit.ts";
 
@@ -105,7 +105,7 @@ function failedJobs(
 /** A staged job that could not be admitted. */
 interface Refused {
   readonly id: string;
-  readonly error: string | null;
+  readonly lastError: string | null;
   readonly failures: number;
   readonly retryAt: Date | null;
 }
@@ -151,8 +151,6 @@ function numbersOf(it: Explanation, failed: readonly Failed[], { base }: Visit):
 
 const firstLine = (error: string | null | undefined) => error?.split("\n")[0]?.slice(0, 160);
 
-const aMinute = (rate: number) => grouped(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate));
-
 function failedTable(failed: readonly Failed[], base: string): Markup {
   return table(
     `The newest first, at most ${HEAD}`,
@@ -175,7 +173,7 @@ function refusedTable(refused: readonly Refused[], base: string): Markup {
     refused,
     [
       { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
-      { title: "Error", cell: ({ error }) => firstLine(error) ?? "its row was locked" },
+      { title: "Error", cell: ({ lastError }) => firstLine(lastError) ?? "its row was locked" },
       { title: "Times", isNumber: true, cell: ({ failures }) => grouped(failures) },
       { title: "Tried again", cell: ({ retryAt }) => moment(retryAt) },
     ],

@@ -30,6 +30,11 @@ export function grouped(value: number | null | undefined): string {
   return value === null || value === undefined ? "–" : withThousandsApart(value);
 }
 
+/** How many a minute, as exact as anybody means it. */
+export function aMinute(rate: number): string {
+  return grouped(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate));
+}
+
 /** A moment, to the second in UTC, for people and for machines; a dash for none. */
 export function moment(at: Date | null | undefined): Markup {
   if (!at) return html`–`;
