@@ -24,7 +24,7 @@ const partition = `${policy}&partition=p0-77`;
 const pathsOf = (id: string, group: string): readonly string[] => [
   ...["/", "/?period=7d", "/policies", `/policy?${policy}`, `/policy?${policy}&period=7d`],
   ...["/partitions", "/partitions?search=p0-77", "/partitions?reason=concurrency_full"],
-  ...["/partitions?sort=key", "/partitions?sort=most+staged", "/partitions?state=with+jobs+in+flight"],
+  ...["/partitions?sort=key", "/partitions?sort=most+admitted", "/partitions?state=with+jobs+in+flight"],
   ...["/search?q=p0-77", "/search?q=nothing+like+it"],
   ...[`/partition?${partition}`, `/partition?${policy}&partition=p0-7&period=24h`],
   ...["/jobs", "/jobs?state=staged", "/jobs?state=failed", "/jobs?key=nobody", `/jobs?${partition}`],

@@ -175,6 +175,31 @@ export function overview({ schema, internal, rowsAsIs }: Statements) {
         [most],
       ),
 
+    /**
+     * Rows of the view `partitions`, which first are found by their ids alone: with all columns, it takes several times as long to sort
+     * 100,000.
+     */
+    partitionsPage: (client: Queryable, where: string, order: string, most: number, values: unknown[]) =>
+      rowsAsIs<object>(
+        client,
+        `select * from ${schema}.partitions where id = any(array(
+           select id from ${schema}.partitions ${where} order by ${order} limit ${parameter(values.length + 1, "int")}
+         )) order by ${order}`,
+        [...values, most],
+      ),
+
+    /** How many partitions have staged jobs, by what they wait for. */
+    partitionsByReason: (client: Queryable, policy: string | undefined) =>
+      rowsAsIs<{ reason: string; partitions: number }>(
+        client,
+        `select * from ${schema}.partitions_by_reason(${parameter(1, "text")})`,
+        [policy ?? null],
+      ),
+
+    /** How full the narrowest cap of each of these partitions is. */
+    partitionCaps: (client: Queryable, ids: readonly string[]) =>
+      rowsAsIs<object>(client, `select * from ${schema}.partition_caps(${parameter(1, "uuids")})`, [ids]),
+
     /** Whether the context of a partition has these values. */
     hasContext: async (client: Queryable, policy: string | null, partition: string | null, where: object) => {
       const [row] = await rowsAsIs<{ has: boolean }>(

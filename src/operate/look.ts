@@ -63,6 +63,8 @@ export interface PartitionStatus {
   lastAdmittedAt: Date | null;
   /** Jobs admitted a minute lately: older ones count less, by the half-life of fairness. Null if fairness is by work. */
   admitsAMinute: number | null;
+  /** When its next job is due, or since when it is; null: no job waits. */
+  nextDueAt: Date | null;
   /** When it was made. In the explanation of a staged job: when that job was added. */
   createdAt: Date;
 }

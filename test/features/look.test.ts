@@ -118,7 +118,14 @@ const PARTITION = fieldsOf<PartitionStatus>({
     probing: true,
   },
   ...{ stoppedBy: true, stopReason: true, decayedAdmits: true, decayedAt: true, meanWork: true },
-  ...{ admittedTotal: true, droppedTotal: true, createdAt: true, lastAdmittedAt: true, admitsAMinute: true },
+  ...{
+    admittedTotal: true,
+    droppedTotal: true,
+    createdAt: true,
+    lastAdmittedAt: true,
+    admitsAMinute: true,
+    nextDueAt: true,
+  },
 });
 /** What an explanation has of a job, beside what a partition has. Only a job of a group has `groups`. */
 const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus | "groups">>({

@@ -1,12 +1,14 @@
 // The pages as text: what they say is what the database has, and a key cannot become markup.
 import { gzipSync } from "node:zlib";
 import test from "ava";
+import { definePolicy, makePolicyUtils } from "../../src/index.ts";
 import { ASSETS } from "../../src/ui/assets.ts";
 import { trendHint, trendOf } from "../../src/ui/pages/backlog.ts";
 import { charts, type Minute } from "../../src/ui/pages/minutes.ts";
 import { HOUR } from "../../src/ui/parts/period.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { QUIET_MINUTE } from "../helpers/minutes.ts";
+import { silent } from "../helpers/silent.ts";
 import { table, workerTable } from "../helpers/table.ts";
 import { cellsOf, HERE, paths, world } from "./world.ts";
 
@@ -461,10 +463,11 @@ test("pages of a long list follow one another without a gap", async (t) => {
   await utils.pause({ policy: "make_report", partition: "t7", reason: "r", by: "bo" });
   await utils.addJob("make_report", { tenant: "t7" });
   for (const [sort, order] of [
-    ["", "id"],
+    ["", "date_trunc('milliseconds', next_due_at), id"],
     ["key", "partition"],
     ["most staged", "staged desc, id"],
     ["most in flight", "in_flight desc, id"],
+    ["most admitted", "admitted_total desc, id"],
   ]) {
     const { rows } = await pool.query(
       `select partition from dispatch_policy.partitions where policy = 'make_report' order by ${order}`,
@@ -481,6 +484,132 @@ test("pages of a long list follow one another without a gap", async (t) => {
   t.true(rows.length > 50);
   t.is((await listed("state=with+staged+jobs")).length, rows.length);
   t.deepEqual(await listed("state=paused+or+on+hold"), ["t7"]);
+});
+
+/** The cells of each row of the page's only table. */
+const rowsOf = (page: string) =>
+  page
+    .split("<tr>")
+    .slice(2)
+    .map((row) => [...row.matchAll(/<td[^>]*>(.*?)<\/td>/gs)].map(([, cell]) => cell!));
+const textOf = (cell = "") => cell.replace(/<[^>]*>/g, "");
+
+test("partitions with work are first, the longest due before all others, each with how full its cap is", async (t) => {
+  const { text, utils, pool } = await world(t);
+  const fetch = (endpoint: string, runAt?: Date) =>
+    utils.addJob("fetch_endpoint", { endpoint, account: endpoint }, runAt && { runAt });
+  await fetch("idle");
+  await fetch("later", new Date(Date.now() + 3_600_000));
+  await fetch("ep4", new Date("2020-01-02T03:04:05Z"));
+  const shared = await makePolicyUtils({ pgPool: pool, policies: [SHARED], logger: silent });
+  t.teardown(() => shared.release());
+  await shared.addJobs(["a", "a", "b"].map((k) => ({ identifier: "shared", payload: { k } })));
+  await utils.tick();
+  await shared.tick();
+  const judged = await pool.query<{ partition: string }>(
+    `select partition from dispatch_policy.staged_jobs where policy = 'fetch_endpoint' group by partition order by min(run_at)`,
+  );
+  const rows = rowsOf(await text("/partitions?policy=fetch_endpoint"));
+  t.deepEqual(
+    rows.map(([, key]) => textOf(key)),
+    [...judged.rows.map(({ partition }) => partition), "idle"],
+  );
+  t.is(judged.rows[0]?.partition, "ep4");
+  t.is(judged.rows.at(-1)?.partition, "later");
+  const cellOf = (key: string, column: number) => rows.find(([, one]) => textOf(one) === key)?.[column];
+  t.regex(cellOf("ep1", 5)!, /^<svg class="gauge".*width="100".*>2 of 2$/s);
+  t.is(textOf(cellOf("idle", 5)), "1 of 2");
+  t.is(textOf(cellOf("later", 2)), "Not due yet not_due");
+  t.regex(cellOf("ep4", 2)!, /✕ On hold/);
+  t.is(textOf(cellOf("ep4", 3)), "2020-01-02 03:04:05");
+  await utils.setLimit({
+    ...{ policy: "fetch_endpoint", gate: "concurrency", key: "ep1", set: { max: 9 }, reason: "r", by: "bo" },
+  });
+  t.is(textOf(rowsOf(await text("/partitions?policy=fetch_endpoint&search=ep1"))[0]![5]), "2 of 9");
+  const ofShared = rowsOf(await text("/partitions?policy=shared&sort=key"));
+  t.deepEqual(
+    ofShared.map((cells) => textOf(cells[5])),
+    ["1 concurrency 2 of 2", "1 concurrency 2 of 2"],
+  );
+});
+
+const SHARED = definePolicy("shared", {
+  partitionBy: "k",
+  gates: ({ concurrency }) => [concurrency({ scope: "policy", max: 2 })],
+});
+
+test("how many partitions wait for each reason is what its link lists, with a policy and without", async (t) => {
+  const { text, utils } = await world(t);
+  await utils.addJob(
+    "fetch_endpoint",
+    { endpoint: "later", account: "a" },
+    { runAt: new Date(Date.now() + 3_600_000) },
+  );
+  await utils.addJob("fetch_endpoint", { endpoint: "idle", account: "b" });
+  await utils.addJobs(
+    // ep2 is one, with a lane for each account
+    ["beta", "beta", "beta"].map((account) => ({
+      identifier: "fetch_endpoint",
+      payload: { endpoint: "ep2", account },
+    })),
+  );
+  await utils.tick();
+  for (const key of ["idle", "ep9"])
+    await utils.pause({ policy: "fetch_endpoint", partition: key, reason: "nothing waits there", by: "bo" });
+  for (const path of [
+    "/partitions",
+    "/partitions?policy=fetch_endpoint",
+    "/partitions?policy=send_mail&sort=key",
+  ]) {
+    const chips = [...(await text(path)).matchAll(/<a href="([^"]*)">([^<]*) <small>([^<]*)<\/small><\/a>/g)];
+    t.true(chips.length > 1, path);
+    for (const [, to, says, count] of chips) {
+      const page = await text(to!.replaceAll("&amp;", "&"));
+      t.is(rowsOf(page).length, Number(count), `${path}: ${says}`);
+      t.regex(page, new RegExp(`aria-current="true">${says} <small>`));
+      if (path.includes("send_mail")) t.regex(page, /<input type="hidden" name="(?:state|reason)"/);
+    }
+  }
+  const chipsOf = async (path: string) =>
+    [...(await text(path)).matchAll(/<li><a href="\/partitions[^"]*"[^>]*>(.*?)<\/a>/g)].map(([, one]) =>
+      textOf(one),
+    );
+  const chips = await chipsOf("/partitions?policy=fetch_endpoint");
+  t.true(chips.includes("Paused 1") && chips.includes("Not due yet 1"), chips.join());
+  const unused = await chipsOf("/partitions?policy=send_mail&reason=batch");
+  t.true(unused.includes("Next pass 0"), unused.join());
+  t.true(
+    (await chipsOf("/partitions?search=ep")).includes("Paused"),
+    "what the search leaves is not counted",
+  );
+});
+
+test("a policy's page names the partitions that were admitted most, and the jobs that were due first", async (t) => {
+  const { text, utils, pool } = await world(t);
+  await utils.addJob("fetch_endpoint", { endpoint: "ep3", account: "beta" }, { runAt: new Date(0) });
+  const page = await text("/policy?policy=fetch_endpoint");
+  const most = cellsOf(page, "Partitions that were admitted most");
+  t.deepEqual(
+    most.map((cells) => cells.slice(0, 2)),
+    [
+      ["ep1", "2"],
+      ["ep2", "1"],
+    ],
+  );
+  const since = async (which: string, values: unknown[] = []) =>
+    (
+      await pool.query(
+        `select greatest(run_at, created_at) as since from dispatch_policy.staged_jobs where policy = 'fetch_endpoint' ${which}`,
+        values,
+      )
+    ).rows.map((row) => Number(row.since));
+  const ids = cellsOf(page, "Staged jobs").map(([id]) => id);
+  t.is(ids.length, 5);
+  t.deepEqual(
+    (await since("and id = any($1)", [ids])).toSorted(),
+    await since("order by greatest(run_at, created_at) limit 5"),
+  );
+  t.regex(page, /href="\/jobs\?policy=fetch_endpoint&amp;state=staged">All staged jobs</);
 });
 
 test("payloads are shown only where they are allowed, without what is secret, and with all digits", async (t) => {

@@ -79,24 +79,9 @@ begin
     select 'left_to_pass_total', jsonb_build_object('reason', r.key), r.value::float8 from jsonb_each_text(t.left_to_pass) r
   ) m (name, labels, value)
   where m.value is not null and (p_policy_id is null or p.id = p_policy_id);
-  -- How many jobs wait for each reason, and in how many partitions. It reads each partition once, and no job. The pause of a
-  -- policy comes after the sums: before them, PostgreSQL expects many groups, and sorts 100,000 partitions.
   return query
-  with counted as materialized (
-    select q.policy_id, _shown_reason(
-        '-infinity', q.paused_until, q.held_until, q.breaker_until, q.denied_reason) as reason, q.due_at > p_now as is_later,
-      count(*) as partitions, sum(q.staged) as jobs
-    from partitions q
-    where q.staged > 0 and (p_policy_id is null or q.policy_id = p_policy_id) group by 1, 2, 3
-  ),
-  waiting as materialized (
-    select p.name as policy, r.reason, sum(c.partitions) as partitions, sum(c.jobs) as jobs
-    from counted c join policies p on p.id = c.policy_id
-    cross join lateral (
-      select coalesce(_shown_reason(p.paused_until, '-infinity', '-infinity', '-infinity', c.reason),
-        case when c.is_later then 'not_due' else 'none' end) as reason
-    ) r
-    group by 1, 2
+  with waiting as materialized (
+    select w.* from _waiting_partitions(p_policy_id, p_now) w
   )
   select x.name, jsonb_build_object('policy', x.policy, 'reason', x.reason), x.value::float8
   from (
@@ -164,6 +149,32 @@ begin
     values ('_sum', k.seconds), ('_count', (select coalesce(sum(e.value::float8), 0) from jsonb_each_text(k.counts) e))
   ) x (suffix, value)
   where k.minute = '-infinity';
+end
+$$;
+
+-- How many partitions have staged jobs, and how many jobs these are, by what they wait for. `none`: they are in line. It reads each
+-- partition once, and no job. The pause of a policy comes after the sums: before them, PostgreSQL expects many groups, and sorts
+-- 100,000 partitions.
+--
+--   p_policy_id   null: of all policies
+create or replace function _waiting_partitions(p_policy_id int, p_now timestamptz)
+returns table (policy text, reason text, partitions numeric, jobs numeric) language plpgsql stable as $$
+begin
+  return query
+  with counted as materialized (
+    select q.policy_id, _shown_reason(
+        '-infinity', q.paused_until, q.held_until, q.breaker_until, q.denied_reason) as reason, q.due_at > p_now as is_later,
+      count(*) as partitions, sum(q.staged) as jobs
+    from partitions q
+    where q.staged > 0 and (p_policy_id is null or q.policy_id = p_policy_id) group by 1, 2, 3
+  )
+  select p.name, r.reason, sum(c.partitions), sum(c.jobs)
+  from counted c join policies p on p.id = c.policy_id
+  cross join lateral (
+    select coalesce(_shown_reason(p.paused_until, '-infinity', '-infinity', '-infinity', c.reason),
+      case when c.is_later then 'not_due' else 'none' end) as reason
+  ) r
+  group by 1, 2;
 end
 $$;
 

@@ -1,20 +1,21 @@
 import { some } from "../../counted.ts";
+import type { OperateContext } from "../../operate/call.ts";
 import { limits } from "../../operate/limits.ts";
 import { type PolicyStatus, status, type UndeclaredPolicy } from "../../operate/status.ts";
-import { parameter, rowsOf } from "../../operate/view-rows.ts";
+import { parameter, rowsBy, rowsOf } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/definition.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { reasonBadge } from "../parts/badge.ts";
 import { type Card, cardList, oldestDueCard } from "../parts/cards.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { compared } from "../parts/gauge.ts";
-import { partitionLink, pathTo } from "../parts/links.ts";
+import { jobLink, partitionLink, pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { HOUR, type Period, periodLinks, periodOf } from "../parts/period.ts";
 import { stateBadge } from "../parts/policy-table.ts";
 import { table } from "../parts/table.ts";
 import { waysOut } from "../parts/undeclared-table.ts";
-import { grouped, roughly } from "../parts/words.ts";
+import { aMinute, grouped, moment, roughly } from "../parts/words.ts";
 import { type Trend, trendHint, trendInWords, trendOf } from "./backlog.ts";
 import { capCharts, capsSince } from "./caps.ts";
 import { declaredFacts, definitionsOf, differenceTables } from "./definitions.ts";
@@ -26,6 +27,8 @@ import { gateTable, type Limiter } from "./policy-gates.ts";
 import { asked, type Found, type Page, type Visit } from "./visit.ts";
 
 const MOST = 20;
+const MOST_ADMITTED = 10;
+const HEAD = 5;
 
 interface Waiting {
   readonly partition: string;
@@ -35,9 +38,28 @@ interface Waiting {
   readonly blockedOn: string | null;
 }
 
+interface Admitted {
+  readonly partition: string;
+  readonly admittedTotal: number;
+  readonly admitsAMinute: number | null;
+  readonly lastAdmittedAt: Date | null;
+}
+
+interface Staged {
+  readonly id: string;
+  readonly policy: string | null;
+  readonly partition: string | null;
+  readonly runAt: Date;
+  readonly createdAt: Date;
+}
+
 const NAMED = `where policy = ${parameter(1, "text")}`;
 const SHARED = `${NAMED} and scope_key = '' order by gate`;
-const BUSIEST = `${NAMED} and reason is not null and staged > 0 order by staged desc, partition limit ${parameter(2, "int")}`;
+const BUSIEST = `${NAMED} and reason is not null and staged > 0`;
+const EVER_ADMITTED = `${NAMED} and admitted_total > 0`;
+/** An index has them by task, in this order. */
+const SINCE = "greatest(run_at, created_at)";
+const OLDEST = `where task_identifier = ${parameter(1, "text")} order by ${SINCE} limit ${parameter(2, "int")}`;
 
 /** One policy: what it is doing, and what holds it back. */
 export const policy: Page = async (visit) => {
@@ -52,10 +74,17 @@ export const policy: Page = async (visit) => {
   const shown = period === HOUR ? minutes : (await happenedIn(looking, period, name)).steps;
   const figures = await figuresNow(looking, name);
   const shared = await rowsOf<Limiter>(looking, "limiters", SHARED, [name]);
-  const waiting = await rowsOf<Waiting>(looking, "partitions", BUSIEST, [name, MOST]);
+  const { engine } = looking;
+  const waiting = await rowsBy<Waiting>(looking, (client) =>
+    engine.partitionsPage(client, BUSIEST, "staged desc, partition", MOST, [name]),
+  );
+  const admitted = await rowsBy<Admitted>(looking, (client) =>
+    engine.partitionsPage(client, EVER_ADMITTED, "admitted_total desc, partition", MOST_ADMITTED, [name]),
+  );
   const set = await limits(looking, { policy: name });
   const definitions = await definitionsOf(looking, name);
   const definition = definitions.find((one) => one.inForce)?.definition;
+  const staged = await oldestStaged(looking, name, definition?.tasks ?? []);
   const trend = trendOf(minutes, found.staged);
   const hint = trendHint(trend, found.staged);
   return {
@@ -78,6 +107,12 @@ ${gateTable({ visit, name, figures, shared, set, gates: definition?.gates ?? [] 
 <section><h2>Partitions that wait</h2>
 ${waitingTable(waiting, name, base)}
 <p><a href="${pathTo(base, "/partitions", { policy: name })}">All partitions</a></p></section>
+<section><h2>Partitions that were admitted most</h2>
+${admittedTable(admitted, name, base)}
+<p><a href="${pathTo(base, "/partitions", { policy: name, sort: "most admitted" })}">All, those admitted most first</a></p></section>
+<section><h2>Staged jobs</h2>
+${stagedTable(staged, name, base)}
+<p><a href="${pathTo(base, "/jobs", { policy: name, state: "staged" })}">All staged jobs</a></p></section>
 <section><h2>Why partitions kept due jobs</h2>
 ${reasonTable(shown, period)}
 ${shadowTable(shown, period)}</section>
@@ -86,6 +121,24 @@ ${definition ? await waitSections(visit, definition, period) : none}
 <details><summary>Definition in force</summary><pre>${JSON.stringify(definition ?? {}, null, 2)}</pre></details>`,
   };
 };
+
+/** The jobs that were due first, those that come later last. */
+async function oldestStaged(
+  looking: OperateContext,
+  policy: string,
+  tasks: readonly string[],
+): Promise<readonly Staged[]> {
+  const found: Staged[] = [];
+  for (const task of tasks)
+    found.push(
+      ...(await rowsBy<Staged>(looking, (client) => looking.engine.stagedPage(client, OLDEST, [task, HEAD]))),
+    );
+  const since = ({ runAt, createdAt }: Staged) => Math.max(runAt.getTime(), createdAt.getTime());
+  return found
+    .filter((its) => its.policy === policy) // a task may have another one by now
+    .toSorted((one, other) => since(one) - since(other))
+    .slice(0, HEAD);
+}
 
 /** All that is known of a policy that nobody declared. */
 function undeclaredPolicy({ policy: name, staged }: UndeclaredPolicy, base: string): Found {
@@ -165,5 +218,45 @@ function waitingTable(waiting: readonly Waiting[], name: string, base: string): 
       { title: "In flight", isNumber: true, cell: ({ inFlight }) => grouped(inFlight) },
     ],
     "No partition waits for anything.",
+  );
+}
+
+function admittedTable(admitted: readonly Admitted[], name: string, base: string): Markup {
+  const most = admitted[0]?.admittedTotal ?? 0;
+  return table(
+    `Since each was made, at most ${MOST_ADMITTED}`,
+    admitted,
+    [
+      { title: "Partition", cell: ({ partition }) => partitionLink(base, name, partition) },
+      {
+        title: "Admitted",
+        isNumber: true,
+        cell: ({ admittedTotal }) => html`${grouped(admittedTotal)}${compared(admittedTotal, most)}`,
+      },
+      {
+        title: "A minute, lately",
+        isNumber: true,
+        cell: ({ admitsAMinute }) => (admitsAMinute === null ? null : aMinute(admitsAMinute)),
+      },
+      { title: "Last", cell: ({ lastAdmittedAt }) => moment(lastAdmittedAt) },
+    ],
+    "None was admitted yet.",
+  );
+}
+
+function stagedTable(staged: readonly Staged[], name: string, base: string): Markup {
+  return table(
+    `Those that were due first, at most ${HEAD}`,
+    staged,
+    [
+      { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
+      {
+        title: "Partition",
+        cell: ({ partition }) => (partition === null ? null : partitionLink(base, name, partition)),
+      },
+      { title: "Due", cell: ({ runAt }) => moment(runAt) },
+      { title: "Added", cell: ({ createdAt }) => moment(createdAt) },
+    ],
+    "No job waits in staging.",
   );
 }

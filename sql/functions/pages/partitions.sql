@@ -1,0 +1,59 @@
+-- For the list of partitions, and nothing else calls it: what it shows beside the view.
+
+-- How many partitions have staged jobs, by what they wait for: the metric waiting_partitions, which takes a fraction of all metrics.
+-- Where partitions may have lanes, which the metric counts, they are counted in the view.
+--
+--   policy   null: all policies
+--   reason   `not_due`: their jobs come later; `none`: they are in line
+--
+--   select * from dispatch_policy.partitions_by_reason('fetch_endpoint');
+create or replace function :DISPATCH_POLICY_SCHEMA.partitions_by_reason(policy text default null)
+returns table (reason text, partitions bigint) language plpgsql stable
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+set jit = off as $$
+declare
+  v_policy_id int := (select p.id from policies p where p.name = partitions_by_reason.policy);
+  v_laned text[] := array(
+    select p.name from policies p where p.keyed_scopes and (partitions_by_reason.policy is null or p.id = v_policy_id));
+begin
+  return query
+  select c.reason, sum(c.partitions)::bigint from (
+    select w.reason, w.partitions from _waiting_partitions(v_policy_id, statement_timestamp()) w
+    where w.policy <> all (v_laned) and (partitions_by_reason.policy is null or v_policy_id is not null)
+    union all
+    select coalesce(v.reason, case when v.next_due_at > statement_timestamp() then 'not_due' else 'none' end), 1
+    from :DISPATCH_POLICY_SCHEMA.partitions v where v.policy = any(v_laned) and v.staged > 0
+  ) c group by c.reason;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.partitions_by_reason from public;
+
+-- How full the narrowest cap of each of these partitions is, overrides applied. One without a cap has no row.
+--
+--   id          of the partition, as in the view partitions
+--   gate        the name of the gate; `is_own`: it counts over the partition alone
+--   in_flight, max   how many jobs occupy it, and how many may
+create or replace function :DISPATCH_POLICY_SCHEMA.partition_caps(ids uuid[])
+returns table (id uuid, gate text, is_own boolean, in_flight int, max int) language plpgsql stable
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+set jit = off as $$
+#variable_conflict use_column
+begin
+  return query
+  with its as materialized (
+    select q.id, q.policy_id, l.limiter_id, l.n
+    from partitions q cross join unnest(q.limiter_ids) with ordinality l (limiter_id, n)
+    where q.id = any(partition_caps.ids)
+  ),
+  cap as materialized (
+    select r.id, r.gate, l.breadth, r.in_flight, r.cap
+    from (select i.policy_id, array_agg(distinct i.limiter_id) as limiter_ids from its i group by i.policy_id) p
+    cross join lateral _rooms_of(p.policy_id, p.limiter_ids, statement_timestamp(), false) r
+    join limiters l on l.id = r.id   -- the breadth of one that counts over lanes is another in r
+    where r.cap is not null and r.kind <> 'ahead' and r.shadow_slots is null
+  )
+  select distinct on (i.id) i.id, c.gate, c.breadth = 0, c.in_flight, c.cap
+  from its i join cap c on c.id = i.limiter_id order by i.id, i.n;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.partition_caps from public;
