@@ -142,7 +142,7 @@ export const MUTANTS = {
   "admits never decay": {
     shownBy: 8,
     of: "_decayed",
-    from: /admits \* exp\([\s\S]*?, -500\)\)/,
+    from: /admits \* exp\(.*(?=\) END)/,
     to: "admits",
     shows: /decayed admits/,
   },
