@@ -95,7 +95,7 @@ export interface Holder {
   startedAt: Date | null;
   /** The worker that runs it. */
   workerId: string | null;
-  /** Whether it has run for over a minute, and for ten times as long as {@link ExplainedGate.runsUsually}. */
+  /** Whether it has run for over a minute, and for ten times as long as `runsUsually` of its gate. */
   long: boolean;
 }
 

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { type Context, Hono } from "hono";
 import { check } from "../checks/options.ts";
-import { ASSETS } from "./assets.ts";
+import { assets } from "./assets.ts";
 import type { Tenant, UiOptions, Viewer } from "./create-ui.ts";
 import type { Database } from "./database.ts";
 import { ACTION_PAGES, ACTS } from "./pages/action.ts";
@@ -99,7 +99,7 @@ export function makeApp(settings: AppSettings): Hono<Env> {
       return answer(c, settings, async () => STRANGE);
     return next();
   });
-  for (const [name, { type, text, hash }] of Object.entries(ASSETS))
+  for (const [name, { type, text, hash }] of Object.entries(assets()))
     app.get(`/assets/${name}`, (c) => {
       if (c.req.query("v") === hash) c.header("cache-control", "private, max-age=31536000, immutable");
       return c.body(text, 200, { "content-type": type });

@@ -10,25 +10,33 @@ interface Asset {
   readonly hash: string;
 }
 
+type Name = "style.css" | "live.js" | "idiomorph.js";
+
+let read: Readonly<Record<Name, Asset>> | undefined;
+
+/** What browsers load beside the pages. It is read once, and not before somebody needs it: a bundle may lack its files. */
+export function assets(): Readonly<Record<Name, Asset>> {
+  read ??= readAll();
+  return read;
+}
+
+function readAll(): Readonly<Record<Name, Asset>> {
+  const own = (name: string) => readFileSync(ownFile(`src/ui/assets/${name}`), "utf8");
+  const morph = createRequire(ownFile("package.json")).resolve("idiomorph/dist/idiomorph.esm.js");
+  const [style, script] = ["text/css; charset=utf-8", "text/javascript; charset=utf-8"];
+  const idiomorph = asset(script, readFileSync(morph, "utf8"));
+  return {
+    "style.css": asset(style, own("style.css")),
+    "live.js": asset(script, own("live.js").replace("./idiomorph.js", `./idiomorph.js?v=${idiomorph.hash}`)),
+    "idiomorph.js": idiomorph,
+  };
+}
+
 function asset(type: string, text: string): Asset {
   return { type, text, hash: createHash("sha256").update(text).digest("base64url").slice(0, 12) };
 }
 
-const own = (name: string) => readFileSync(ownFile(`src/ui/assets/${name}`), "utf8");
-const [STYLE, SCRIPT] = ["text/css; charset=utf-8", "text/javascript; charset=utf-8"];
-const idiomorph = asset(
-  SCRIPT,
-  readFileSync(createRequire(ownFile("package.json")).resolve("idiomorph/dist/idiomorph.esm.js"), "utf8"),
-);
-
-/** What browsers load beside the pages. */
-export const ASSETS = {
-  "style.css": asset(STYLE, own("style.css")),
-  "live.js": asset(SCRIPT, own("live.js").replace("./idiomorph.js", `./idiomorph.js?v=${idiomorph.hash}`)),
-  "idiomorph.js": idiomorph,
-} as const satisfies Readonly<Record<string, Asset>>;
-
 /** Where a page finds one. */
-export function assetPath(base: string, name: keyof typeof ASSETS): string {
-  return `${base}/assets/${name}?v=${ASSETS[name].hash}`;
+export function assetPath(base: string, name: Name): string {
+  return `${base}/assets/${name}?v=${assets()[name].hash}`;
 }

@@ -35,7 +35,7 @@ for (const [gate, of, reason] of [
     t.is(explained.reason, reason);
     t.regex(
       explained.sentence,
-      new RegExp(`^Gate "${gate}" of acme is on hold by ana \\(429\\) until 20[0-9-]+T[0-9:.]+\\+00:00\\.`),
+      new RegExp(`Gate "${gate}" of acme is on hold by ana \\(429\\) until 20[0-9-]+T[0-9:.]+\\+00:00\\.`),
     );
     t.notRegex(explained.sentence, /set this limit/);
     t.is((await it.tick(120)).admitted, 2);
@@ -163,10 +163,7 @@ test("a gate over the policy is held without a key", async (t) => {
   await it.utils.setLimit({ policy: "p", gate: "all", set: { max: 1 } });
   await it.utils.hold({ policy: "p", gate: "all", ...MINUTE });
   t.is((await it.tick(0)).admitted, 0);
-  t.regex(
-    (await it.utils.explain({ policy: "p", partition: "a" })).sentence,
-    /^Gate "all" is on hold by ana/,
-  );
+  t.regex((await it.utils.explain({ policy: "p", partition: "a" })).sentence, /Gate "all" is on hold by ana/);
   t.is((await it.tick(120)).admitted, 1);
 });
 

@@ -41,7 +41,7 @@ test("by the job's id or by its partition: the reason, the sentence, each gate a
   t.is(head, `work/b ${second}  staged  concurrency_full`);
   t.regex(
     sentence,
-    new RegExp(`^It waits for gate "account" of acme: 1 of 1 are in flight, .* \\(job ${holder}\\)`),
+    new RegExp(`It waits for gate "account" of acme: 1 of 1 are in flight, .* \\(job ${holder}\\)`),
   );
   t.regex(sentence, /ana set this limit \(invoice\)/);
   t.is(own, "  - concurrency of b: 1 of 1 slots free");
@@ -99,7 +99,7 @@ test("if nothing but a tick is missing, it names the page about that", async (t)
   const { url, utils } = await world(t);
   await utils.addJobs([{ identifier: "work", payload: { k: "d" } }]);
   const waiting = await explain(url, "--policy", "work", "--partition", "d");
-  t.regex(waiting.stdout, /Nothing holds it back/);
+  t.regex(waiting.stdout, /Nothing else holds it back/);
   t.regex(waiting.stdout, /^More: docs\/operating\.md#nobody-ticks$/m);
 });
 

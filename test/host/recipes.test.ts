@@ -26,7 +26,9 @@ const RECIPES = {
       denied: { one_at_a_time: 2 },
       dropped: 2,
       reason: "one_at_a_time",
-      sentence: 'It waits for gate "concurrency" of a, which lets one job go after the other, the oldest',
+      sentence:
+        "Nobody admits its jobs: no live worker runs the loop of this policy, and the crontab's tick does not come. " +
+        'It waits for gate "concurrency" of a, which lets one job go after the other, the oldest',
       shown: ["one_at_a_time", "one_at_a_time", "one_at_a_time"],
       kind: "cap",
     },

@@ -34,7 +34,7 @@ test("a job's page tells what happened to it, in order, and what it waited for",
   const page = await text(good.id);
   t.deepEqual(whatHappened(page), ["added", "admitted", "last attempt started", "succeeded"]);
   t.regex(page, /<dt>job key<\/dt><dd>its<\/dd>/);
-  t.regex(page, /<caption>How long it waited in staging, by reason<\/caption>.*in_line: others went first/s);
+  t.regex(page, /<caption>How long it waited in staging, by reason<\/caption>.*In line: others went first/s);
   for (const [, after] of page.matchAll(/class="number">(?:–|([^<]*))<\/td>/g))
     t.regex(after ?? "0 ms", /^\d[\d.]* (ms|s|min)/);
 

@@ -33,7 +33,7 @@ revoke execute on function :DISPATCH_POLICY_SCHEMA.partitions_by_reason from pub
 --   id          of the partition, as in the view partitions
 --   gate        the name of the gate; `is_own`: it counts over the partition alone
 --   in_flight, max   how many jobs occupy it, and how many may
-create or replace function :DISPATCH_POLICY_SCHEMA.partition_caps(ids uuid[])
+create or replace function :DISPATCH_POLICY_SCHEMA.partition_caps(partition_ids uuid[])
 returns table (id uuid, gate text, is_own boolean, in_flight int, max int) language plpgsql stable
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set jit = off as $$
@@ -43,7 +43,7 @@ begin
   with its as materialized (
     select q.id, q.policy_id, l.limiter_id, l.n
     from partitions q cross join unnest(q.limiter_ids) with ordinality l (limiter_id, n)
-    where q.id = any(partition_caps.ids)
+    where q.id = any(partition_caps.partition_ids)
   ),
   cap as materialized (
     select r.id, r.gate, l.breadth, r.in_flight, r.cap

@@ -54,7 +54,7 @@ const UNITS = [
 
 /** "3 min ago": a time that stands alone, of the last or next week. What is said within a sentence stays, and so does the title. */
 function relate() {
-  for (const time of document.querySelectorAll("td > time:only-child, dd > time:only-child")) {
+  for (const time of document.querySelectorAll(":is(td, dd) > time:only-child:not(.exact)")) {
     if (time.parentElement.childNodes.length > 1) continue;
     time.title ||= `${time.textContent} UTC`;
     const seconds = (new Date(time.dateTime) - Date.now()) / 1000;

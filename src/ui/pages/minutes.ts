@@ -160,7 +160,7 @@ ${table(
     )
     .toReversed(),
   [
-    { title: "From", cell: ({ at }) => moment(at) },
+    { title: "From", cell: ({ at }) => moment(at, true) },
     { title: "Came", isNumber: true, cell: ({ staged }) => grouped(staged) },
     { title: "Admitted", isNumber: true, cell: ({ admitted }) => grouped(admitted) },
     { title: "Denials", isNumber: true, cell: ({ denied }) => grouped(denied) },

@@ -105,7 +105,7 @@ function failedJobs(
 /** A staged job that could not be admitted. */
 interface Refused {
   readonly id: string;
-  readonly lastError: string | null;
+  readonly error: string | null;
   readonly failures: number;
   readonly retryAt: Date | null;
 }
@@ -173,7 +173,7 @@ function refusedTable(refused: readonly Refused[], base: string): Markup {
     refused,
     [
       { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
-      { title: "Error", cell: ({ lastError }) => firstLine(lastError) ?? "its row was locked" },
+      { title: "Error", cell: ({ error }) => firstLine(error) ?? "its row was locked" },
       { title: "Times", isNumber: true, cell: ({ failures }) => grouped(failures) },
       { title: "Tried again", cell: ({ retryAt }) => moment(retryAt) },
     ],

@@ -1,4 +1,5 @@
 import type { JobHistory } from "../../operate/history.ts";
+import { reasonBadge } from "./badge.ts";
 import { compared } from "./gauge.ts";
 import { html, type Markup, none } from "./markup.ts";
 import { table } from "./table.ts";
@@ -24,7 +25,7 @@ ${table(
   moments.map((one, n) => ({ ...one, before: moments[n - 1]?.at })),
   [
     { title: "What", cell: ({ what }) => what },
-    { title: "At", cell: ({ at }) => moment(at) },
+    { title: "At", cell: ({ at }) => moment(at, true) },
     {
       title: "After",
       isNumber: true,
@@ -41,7 +42,10 @@ ${table(
   "How long it waited in staging, by reason",
   waited,
   [
-    { title: "Reason", cell: ([reason]) => (reason === "in_line" ? "in_line: others went first" : reason) },
+    {
+      title: "Reason",
+      cell: ([reason]) => (reason === "in_line" ? "In line: others went first" : reasonBadge(reason)),
+    },
     {
       title: "For",
       isNumber: true,

@@ -35,12 +35,12 @@ export function aMinute(rate: number): string {
   return grouped(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate));
 }
 
-/** A moment, to the second in UTC, for people and for machines; a dash for none. */
-export function moment(at: Date | null | undefined): Markup {
+/** A moment, to the second in UTC, for people and for machines; a dash for none. One that is `exact` is not told from now on. */
+export function moment(at: Date | null | undefined, exact = false): Markup {
   if (!at) return html`–`;
   if (!Number.isFinite(at.getTime())) return html`never`;
   const iso = at.toISOString();
-  return html`<time datetime="${iso}">${iso.slice(0, 10)} ${iso.slice(11, 19)}</time>`;
+  return html`<time datetime="${iso}"${exact ? html` class="exact"` : ""}>${iso.slice(0, 10)} ${iso.slice(11, 19)}</time>`;
 }
 
 const ISO = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))/;
