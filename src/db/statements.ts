@@ -60,6 +60,8 @@ export function makeStatements(schemaName: string) {
   return { schema, internal, rowsAsIs, manyAsIs, rows, first, count };
 }
 
+/** PostgreSQL 14 takes no number from 2^31 on, which are 24 days of milliseconds. */
 export function interval(ms: number): string {
-  return `${ms} milliseconds`;
+  const seconds = ms / 1000;
+  return Math.abs(seconds) < 2 ** 31 ? `${seconds.toFixed(6)} seconds` : `${seconds / 86_400} days`;
 }

@@ -1,5 +1,6 @@
 // What stops jobs, and lets them go on.
 import { some } from "../../counted.ts";
+import { interval } from "../../db/statements.ts";
 import type { Until } from "../../policy/policy.ts";
 import { actOf, aimOf } from "../call.ts";
 import { keyInWords } from "../gate-words.ts";
@@ -204,7 +205,7 @@ const holdVerb: Verb<HoldOptions, Stored & Reach> = {
   // a length of time counts by the database's clock
   args: ({ forMs, until, policy, partition, gate, key, reason, by }) => ({
     ...{ policy, partition, gate, key, reason, by },
-    ...(until ? { until } : { for: `${forMs} milliseconds` }),
+    ...(until ? { until } : { for: interval(forMs ?? 0) }),
   }),
   event: (options, held) => {
     const { policy, partition = null, gate = null, key = null, until = null, forMs = null } = options;
