@@ -1,3 +1,4 @@
+import { interval } from "../../db/statements.ts";
 import { ago, type Check } from "./finding.ts";
 
 /** What the promotion has lost is gone, and workers have said what they run. */
@@ -10,7 +11,7 @@ const promoted: Check = async ({ ask, thresholds }) => {
           and w.server is distinct from :DISPATCH_POLICY_INTERNAL._server_now()) as silent
      from :DISPATCH_POLICY_INTERNAL.promoted_at p
      where p.last_value > extract(epoch from clock_timestamp() - $1::text::interval) * 1000`,
-    [`${thresholds.promotedMs} milliseconds`],
+    [interval(thresholds.promotedMs)],
   );
   return rows.map(({ timeline, seconds, silent }) => ({
     id: "promoted",
@@ -80,7 +81,7 @@ const lockedIdle: Check = async ({ ask, thresholds }) => {
        where x.locked_by = w.pool_id and x.locked_at < clock_timestamp() - $1::text::interval) j
      where w.stale_at > clock_timestamp() and not w.ended and w.slots > 0 and j.locked > w.slots
      order by 1, 2 limit 20`,
-    [`${thresholds.lockedMs} milliseconds`],
+    [interval(thresholds.lockedMs)],
   );
   return rows.map(({ host, pid, locked, slots }) => ({
     id: "locked-idle",

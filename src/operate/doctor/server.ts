@@ -1,4 +1,5 @@
 import { internalOf } from "../../db/schemas.ts";
+import { interval } from "../../db/statements.ts";
 import { name } from "../quoted.ts";
 import { ago, type Check, where } from "./finding.ts";
 
@@ -77,7 +78,7 @@ const idleTransaction: Check = async ({ ask, thresholds, schema }) => {
          where l.pid = a.pid and l.mode <> 'AccessShareLock' and c.relnamespace = $2::text::regnamespace
            and l.database = (select d.oid from pg_database d where d.datname = current_database()))
      order by a.state_change limit 5`,
-    [`${thresholds.idleTransactionMs} milliseconds`, name(internalOf(schema))],
+    [interval(thresholds.idleTransactionMs), name(internalOf(schema))],
   );
   return rows.map((session) => ({
     id: "idle-transaction",

@@ -1,5 +1,6 @@
 import { some } from "../../counted.ts";
 import type { OldSnapshot } from "../../db/engine.ts";
+import { interval } from "../../db/statements.ts";
 import { literal } from "../quoted.ts";
 import { ago, type Check } from "./finding.ts";
 
@@ -8,7 +9,7 @@ const oldSnapshot: Check = async ({ ask, thresholds }) => {
   const rows = await ask<OldSnapshot>(
     `select * from :DISPATCH_POLICY_INTERNAL._old_snapshots(
        pg_catalog.clock_timestamp(), $1::text::interval, $2::float8::bigint)`,
-    [`${thresholds.oldSnapshotMs} milliseconds`, thresholds.oldSnapshotTransactions],
+    [interval(thresholds.oldSnapshotMs), thresholds.oldSnapshotTransactions],
   );
   return rows.map((row) => ({
     id: "old-snapshot",

@@ -1,3 +1,4 @@
+import { interval } from "../../db/statements.ts";
 import { TICK_TASK } from "../../policy/job.ts";
 import { ago, type Check, firstLine } from "./finding.ts";
 import { HAS_WAITING } from "./waiting.ts";
@@ -39,7 +40,7 @@ const nobodyTicks: Check = async ({ ask, thresholds }) => {
        select from :DISPATCH_POLICY_INTERNAL.leases e
        where e.policy = o.name and e.shard = o.shard and e.expires_at > clock_timestamp())
      group by 1, 2 order by 1, 2 limit 20`,
-    [`${thresholds.untickedMs} milliseconds`],
+    [interval(thresholds.untickedMs)],
   );
   return rows.map(({ policy, shard, seconds }) => ({
     id: "nobody-ticks",
@@ -66,7 +67,7 @@ const noCrontabTick: Check = async ({ ask, thresholds }) => {
          or (p.declared_at < clock_timestamp() - $1::text::interval and ${HAS_WAITING} and not exists (
            select from :DISPATCH_POLICY_INTERNAL.workers w where w.stale_at > clock_timestamp())))
      order by 1 limit 20`,
-    [`${thresholds.crontabMs} milliseconds`],
+    [interval(thresholds.crontabMs)],
   );
   return rows.map(({ policy, seconds }) => ({
     id: "no-crontab-tick",
@@ -85,7 +86,7 @@ const crontabTickWaits: Check = async ({ ask, thresholds }) => {
      from :GRAPHILE_WORKER_SCHEMA.jobs j
      where j.key = $1::text and j.task_identifier = $1::text and j.locked_at is null
        and (j.last_error is not null or j.run_at < clock_timestamp() - $2::text::interval)`,
-    [TICK_TASK, `${thresholds.untickedMs} milliseconds`],
+    [TICK_TASK, interval(thresholds.untickedMs)],
   );
   return rows.map(({ id, error, seconds }) => ({
     id: "crontab-tick-waits",

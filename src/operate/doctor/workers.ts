@@ -1,4 +1,5 @@
 import { counted } from "../../counted.ts";
+import { interval } from "../../db/statements.ts";
 import { argument, COMMAND } from "../quoted.ts";
 import type { PolicyStatus } from "../status.ts";
 import { ago, type Check, type Finding } from "./finding.ts";
@@ -78,7 +79,7 @@ const notFetched: Check = async ({ ask, thresholds }) => {
        select from live w where k.task = any(w.tasks) and w.slots > (
          select count(*) from :GRAPHILE_WORKER_SCHEMA.jobs x where x.locked_by = w.pool_id))
      order by 1, 2 limit 20`,
-    [`${thresholds.unfetchedMs} milliseconds`],
+    [interval(thresholds.unfetchedMs)],
   );
   return rows.map(({ policy, task, jobs, seconds }) => ({
     id: "not-fetched",
@@ -97,7 +98,7 @@ const noPreset: Check = async ({ ask, thresholds }) => {
        extract(epoch from clock_timestamp() - p.ended_elsewhere_at)::float8 as seconds
      from :DISPATCH_POLICY_INTERNAL.policies p
      where p.ended_elsewhere_at > clock_timestamp() - $1::text::interval order by 1 limit 20`,
-    [`${thresholds.noPresetMs} milliseconds`],
+    [interval(thresholds.noPresetMs)],
   );
   return rows.map(({ policy, jobs, seconds }) => ({
     id: "no-preset",
