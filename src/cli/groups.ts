@@ -1,6 +1,7 @@
 import { keyInWords } from "../operate/gate-words.ts";
 import { type GroupJob, groups, type OpenGroup } from "../operate/groups.ts";
 import { anId } from "../operate/verb.ts";
+import { firstLine } from "../operate/words.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
 import { looks } from "./output/look.ts";
@@ -75,7 +76,7 @@ function jobTable(rows: readonly GroupJob[]): string {
       { title: "PARTITION", value: ({ partition }) => keyInWords(partition), least: 10 },
       { title: "ATTEMPTS", isNumber: true, value: ({ attempts }) => grouped(attempts) },
       { title: "DUE", value: ({ state, runAt }) => (state === "failed" ? "never" : fromNow(runAt)) },
-      { title: "ERROR", value: ({ lastError }) => lastError?.split("\n")[0] ?? "", least: 8 },
+      { title: "ERROR", value: ({ lastError }) => firstLine(lastError) ?? "", least: 8 },
     ],
     rows,
   );

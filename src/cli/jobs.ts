@@ -1,5 +1,6 @@
 import { keyInWords } from "../operate/gate-words.ts";
 import { JOB_STATES, type JobRow, parameter, rowsOf } from "../operate/view-rows.ts";
+import { firstLine } from "../operate/words.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
 import { looks } from "./output/look.ts";
@@ -61,7 +62,7 @@ function jobTable(rows: readonly JobRow[]): string {
       },
       // Graphile Worker gives a job a time also after its last attempt
       { title: "DUE", value: ({ state, runAt }) => (state === "failed" ? "never" : fromNow(runAt)) },
-      { title: "ERROR", value: ({ lastError }) => lastError?.split("\n")[0] ?? "", least: 8 },
+      { title: "ERROR", value: ({ lastError }) => firstLine(lastError) ?? "", least: 8 },
     ],
     rows,
   );

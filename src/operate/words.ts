@@ -63,6 +63,11 @@ export function valuesOf(where: ContextValues): string {
     .join(" and ");
 }
 
+/** Of an error: behind it comes the stack. */
+export function firstLine(error: string | null | undefined): string | null {
+  return error?.split("\n")[0] ?? null;
+}
+
 /** What a dry run concerns. */
 export function reachIn(reach: Reach & { readonly stored?: boolean }): string {
   return reach.stored ? "nothing matches yet, so it would be stored for partitions to come" : reached(reach);

@@ -1,6 +1,7 @@
 import { type GroupJob, type OpenGroup, groups as openGroups } from "../../operate/groups.ts";
 import { OUTCOMES } from "../../operate/outcomes.ts";
 import { anId } from "../../operate/verb.ts";
+import { firstLine } from "../../operate/words.ts";
 import { jobBadge } from "../parts/badge.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { compared } from "../parts/gauge.ts";
@@ -108,7 +109,7 @@ function jobTable(found: readonly GroupJob[], base: string): Markup {
       },
       { title: "Due", cell: ({ state, runAt }) => (state === "failed" ? "never" : moment(runAt)) },
       { title: "Attempts", isNumber: true, cell: ({ attempts }) => grouped(attempts) },
-      { title: "Error", cell: ({ lastError }) => lastError?.split("\n")[0] ?? null },
+      { title: "Error", cell: ({ lastError }) => firstLine(lastError) },
     ],
     "No job is left.",
   );

@@ -1,5 +1,6 @@
 import type { OperateContext } from "../../operate/call.ts";
 import { JOB_STATES } from "../../operate/view-rows.ts";
+import { firstLine } from "../../operate/words.ts";
 import { actionLink } from "../parts/action-links.ts";
 import { jobBadge } from "../parts/badge.ts";
 import { choice } from "../parts/choice.ts";
@@ -221,7 +222,7 @@ function jobTable(
       },
       when,
       { title: "Attempts", cell: (row) => `${grouped(row.attempts)} of ${grouped(row.maxAttempts)}` },
-      { title: "Error", cell: (row) => row.lastError?.split("\n")[0] ?? null },
+      { title: "Error", cell: (row) => firstLine(row.lastError) },
     ],
     "No job matches.",
   );

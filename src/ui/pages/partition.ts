@@ -3,6 +3,7 @@ import { type Answer, askNext, type Explanation, explain } from "../../operate/e
 import { keyInWords } from "../../operate/gate-words.ts";
 import type { PartitionTarget } from "../../operate/targets.ts";
 import { parameter, rowsOf } from "../../operate/view-rows.ts";
+import { firstLine } from "../../operate/words.ts";
 import { jobBadge, reasonBadge } from "../parts/badge.ts";
 import { expected, explanation } from "../parts/explanation.ts";
 import { type Fact, factList } from "../parts/facts.ts";
@@ -140,7 +141,7 @@ function numbersOf(it: Explanation, failed: readonly Failed[], { base }: Visit):
   return strip([
     ["waiting", jobs("staged", grouped(it.staged))],
     ["in flight", jobs("running", grouped(it.inFlight))],
-    ["failed for good", forGood.length > 0 ? jobs("failed", count) : "0", firstLine(failed[0]?.lastError)],
+    ["failed for good", forGood.length > 0 ? jobs("failed", count) : "0", inShort(failed[0]?.lastError)],
     ["dropped", grouped(it.droppedTotal)],
     ["last admitted", moment(it.lastAdmittedAt)],
     ...(it.admitsAMinute == null
@@ -149,7 +150,7 @@ function numbersOf(it: Explanation, failed: readonly Failed[], { base }: Visit):
   ]);
 }
 
-const firstLine = (error: string | null | undefined) => error?.split("\n")[0]?.slice(0, 160);
+const inShort = (error: string | null | undefined) => firstLine(error)?.slice(0, 160);
 
 function failedTable(failed: readonly Failed[], base: string): Markup {
   return table(
@@ -159,7 +160,7 @@ function failedTable(failed: readonly Failed[], base: string): Markup {
       { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
       { title: "State", cell: ({ state }) => jobBadge(state) },
       { title: "Attempts", isNumber: true, cell: ({ attempts }) => grouped(attempts) },
-      { title: "Error", cell: ({ lastError }) => firstLine(lastError) ?? null },
+      { title: "Error", cell: ({ lastError }) => inShort(lastError) ?? null },
       // Graphile Worker gives a job a time also after its last attempt
       { title: "Tried again", cell: ({ state, runAt }) => (state === "failed" ? "never" : moment(runAt)) },
     ],
@@ -173,7 +174,7 @@ function refusedTable(refused: readonly Refused[], base: string): Markup {
     refused,
     [
       { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
-      { title: "Error", cell: ({ error }) => firstLine(error) ?? "its row was locked" },
+      { title: "Error", cell: ({ error }) => inShort(error) ?? "its row was locked" },
       { title: "Times", isNumber: true, cell: ({ failures }) => grouped(failures) },
       { title: "Tried again", cell: ({ retryAt }) => moment(retryAt) },
     ],
@@ -188,7 +189,7 @@ function droppedTable(dropped: readonly Dropped[], base: string): Markup {
     [
       { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
       { title: "When", cell: ({ endedAt }) => moment(endedAt) },
-      { title: "Why", cell: ({ error }) => firstLine(error) ?? null },
+      { title: "Why", cell: ({ error }) => inShort(error) ?? null },
     ],
     html`Which jobs, and when, is known for as long as the policy keeps a history (its option <code>history</code>).`,
   );
