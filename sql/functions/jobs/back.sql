@@ -228,13 +228,16 @@ $$;
 
 -- Cleans up after jobs that left Graphile Worker without running. Deletes the staged rows of parked ones, and marks the slots of
 -- the others for the next sweep.
+--
+-- A job may have been parked since the caller looked (_before_change). Another verb that has locked its staged row by now waits
+-- for Graphile Worker's row, which the caller has, and cleans up after itself. So this skips the row: else both would wait.
 create or replace function _job_gone(p_job_ids bigint[]) returns void language plpgsql volatile as $$
 declare
   v_ids bigint[] := array(
     select s.id from staged_jobs s
     where s.parked_job_id = any(p_job_ids) and not exists (
       select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = s.parked_job_id and j.attempts < j.max_attempts)
-    order by s.id for update);
+    order by s.id for update skip locked);
 begin
   if v_ids <> '{}' then
     insert into events (policy_id, at, kind, staged_id, job_id, partition_id, facts)

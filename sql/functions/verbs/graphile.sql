@@ -166,7 +166,9 @@ declare
 begin
   delete from unique_keys k where k.job_key = remove_job.job_key and k.policy_id in (
     select p.id from policies p where p.unique_for is not null);
-  perform _before_change(array(select s.id from staged_jobs s where s.job_key = remove_job.job_key));
+  perform _before_change(array(
+    select s.id from staged_jobs s where s.job_key = remove_job.job_key
+    union all select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j where j.key = remove_job.job_key));   -- it may be parked
   select s.* into v_staged from staged_jobs s where s.job_key = remove_job.job_key for update;
   if v_staged.id is not null then
     perform _drop_staged(array[v_staged.id], 'removed');
@@ -181,7 +183,6 @@ begin
     return :DISPATCH_POLICY_SCHEMA.remove_job(remove_job.job_key);
   end if;
   if v_job.id is not null then
-    perform _before_change(array[v_job.id]);   -- it may be parked
     perform _job_gone(array[v_job.id]);
     if v_removed.id is null then
       v_removed := row(v_job.id, false, null, null, v_job.run_at, v_job.max_attempts::int, v_job.key,
