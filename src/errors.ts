@@ -158,9 +158,9 @@ export class RunTimeoutError extends DispatchPolicyError {
 }
 
 /**
- * An operator cancelled a job while it ran, or before it started. Code `cancelled`. It is the reason of
- * `helpers.abortSignal`. A run that fails after that has failed for good, with this error. `cause` is what the task threw,
- * if it threw something else. A run that succeeds has succeeded.
+ * An operator, or a newer job of its key (`whenRunning`), cancelled a job while it ran, or before it started. Code
+ * `cancelled`. It is the reason of `helpers.abortSignal`. A run that fails after that has failed for good, with this error.
+ * `cause` is what the task threw, if it threw something else. A run that succeeds has succeeded.
  *
  * @example
  * fetchPage.task(async ({ url }, { abortSignal }) => {

@@ -84,7 +84,7 @@ export type PolicyEventMap = {
   "dispatchPolicy:giveUp": { policy: string; jobId: string; attempt: number };
   /** A run lasted longer than its policy's `runTimeout`, and was told to end. */
   "dispatchPolicy:runTimeout": { policy: string; jobId: string; attempt: number; timeoutMs: number };
-  /** An operator cancelled a job: its run was told to end, or did not begin. */
+  /** An operator, or a newer job of its key, cancelled a job: its run was told to end, or did not begin. */
   "dispatchPolicy:runCancelled": {
     policy: string;
     jobId: string;

@@ -97,6 +97,8 @@ comment on column policies.operator_enabled is
   'What switch_policy, or utils.enable and utils.disable, set. Null: as declared.';
 comment on column policies.per_worker is
   'Whether it has a gate with perWorker.';
+comment on column policies.cancels_after is
+  'Option whenRunning: how many seconds a run that has begun may last before a newer job of its key cancels it. Null: none does.';
 comment on column policies.keyed_scopes is
   'Whether it has a gate over a key of its own, or had one: its partitions may have lanes.';
 comment on column policies.enabled is
@@ -373,6 +375,8 @@ comment on column staged_jobs.debounced_until is
   'The first debounced add of its key since an admission, and the longest wait: no add with debounce postpones the job beyond that. Null: no add was debounced.';
 comment on column staged_jobs.sort_at is
   'Jobs that have one go before the others of their partition, by this time and id. If the policy goes by deadlines, it is the job''s deadline. -infinity: it has begun under strict order, and the others wait for it, also while it is not due. Null: the usual order. Policies without the option order do not read it.';
+comment on column staged_jobs.waits_for is
+  'Graphile Worker''s id of the older job of its key, which it has cancelled and whose end it waits for: until then it is not due, and retry_at is infinity. Null: none.';
 
 comment on table arrivals is
   'Work for the router: something changed for one partition. A row is of one of five kinds: work, limits only, stop (pause), outcome, or "the next job may be another" (head_changed). Work may carry limits and head_changed too. Producers only insert, so none waits for another; the router applies a row and deletes it.';
@@ -443,9 +447,11 @@ comment on column in_flight_jobs.started_at is
 comment on column in_flight_jobs.missing_since is
   'Since when a sweep finds that nobody will free the slots; -infinity: a verb said so. After a while a sweep does.';
 comment on column in_flight_jobs.cancelled_at is
-  'When an operator cancelled the job; null: nobody has. If the run fails, the job has failed for good, and it does not start again. The next job in the row is another one.';
+  'When an operator, or a newer job of its key, cancelled the job; null: nobody has. If the run fails, the job has failed for good, and it does not start again. The next job in the row is another one.';
 comment on column in_flight_jobs.cancelled_by is 'Who cancelled it.';
 comment on column in_flight_jobs.cancel_reason is 'Why; null: nobody said.';
+comment on column in_flight_jobs.min_run is
+  'If it was cancelled: seconds after its begin until which its run may go on. Null: it is told to end at once.';
 comment on column in_flight_jobs.lent_until is
   'Its pool runs it without having it locked in Graphile Worker, see _give_up_locks: until then nobody takes its slot for lost. Null: it has it locked.';
 

@@ -55,6 +55,7 @@ create table policies (
   paused_with_all boolean not null default false,
   per_worker boolean not null
     generated always as (coalesce((definition ->> 'perWorker')::boolean, false)) stored,
+  cancels_after float8 generated always as ((definition ->> 'cancelsAfterSeconds')::float8) stored,
   keyed_scopes boolean not null default false,
   unstaged_at timestamptz not null default '-infinity',
   crontab_ticked_at timestamptz not null default '-infinity',
@@ -299,6 +300,7 @@ create table staged_jobs (
   expires_at timestamptz,
   debounced_until timestamptz,
   sort_at timestamptz,
+  waits_for bigint,
   check (expires_at is null or parked_job_id is null)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
@@ -322,6 +324,8 @@ create index staged_jobs_expired on staged_jobs (expires_at)
   where expires_at is not null;
 create index staged_jobs_quarantined on staged_jobs (retry_at)
   where retry_at is not null;
+create index staged_jobs_by_run on staged_jobs (waits_for)
+  where waits_for is not null;
 create unique index staged_jobs_by_key on staged_jobs (job_key)
   where job_key is not null;
 create unique index staged_jobs_by_parked_job on staged_jobs (parked_job_id)
@@ -385,6 +389,7 @@ create table in_flight_jobs (
   cancelled_at timestamptz,
   cancelled_by text,
   cancel_reason text,
+  min_run float8,
   lent_until timestamptz
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 

@@ -3,8 +3,8 @@ create or replace view :DISPATCH_POLICY_SCHEMA.staged_jobs as
 select s.id, coalesce(p.name, a.policy, t.name) as policy, coalesce(q.key, a.key) as partition, s.task_identifier,
   s.parked_job_id as job_id, s.queue_name, s.run_at, s.priority::int, s.max_attempts::int, s.job_key, s.flags, s.cost,
   s.payload, s.created_at,
-  s.error, s.failures::int, s.retry_at,
-  case when s.partition_id is null then 'waiting_key' when s.retry_at is not null then 'quarantined'
+  s.error, s.failures::int, case when s.waits_for is null then s.retry_at end as retry_at,
+  case when s.partition_id is null then 'waiting_key' when s.waits_for is not null then 'older_run' when s.retry_at is not null then 'quarantined'
     when not s.due and s.run_at > statement_timestamp() then 'not_due'
     else _shown_reason(
       p.paused_until, q.paused_until, q.held_until, q.breaker_until, q.denied_reason) end as reason,

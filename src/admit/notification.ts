@@ -12,7 +12,7 @@ export interface Notification {
   readonly redefined?: boolean;
   /** The id of a job: does this pool still run it? */
   readonly runs?: number;
-  /** Jobs of the policy that run were cancelled. */
+  /** Jobs of the policy were cancelled: those that run are told, and slots of others are freed. */
   readonly cancelled?: boolean;
   /** An error that nobody expects, in the small way of admission. A pass does its work. */
   readonly failed?: string;

@@ -61,12 +61,14 @@ export interface RequeuedJob {
   readonly payload: string | null;
 }
 
-/** A job in flight that an operator has cancelled. */
+/** A job in flight that an operator, or a newer job of its key, has cancelled. */
 export interface CancelledJob {
   jobId: string;
   admission: string;
   by: string;
   reason: string | null;
+  /** Seconds after its begin until which its run may go on. Null: it is told at once. */
+  minRun: number | null;
 }
 
 /** How a job is treated that was never admitted. `admission` owns the slot that it occupies; null if it has none. */
@@ -156,7 +158,7 @@ export function running({ internal, first, rows }: Statements) {
     cancelledJobs: (client: Queryable) =>
       rows<CancelledJob>(
         client,
-        `select job_id::text as "jobId", admission::text, by, reason from ${internal}._cancelled_jobs()`,
+        `select job_id::text as "jobId", admission::text, by, reason, min_run as "minRun" from ${internal}._cancelled_jobs()`,
       ),
 
     /** The admission of the job that this one replaced in its row, under its key, if that one still occupies a slot. */

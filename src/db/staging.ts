@@ -64,6 +64,8 @@ export interface StageJob {
   expiresAt?: Date | undefined;
   /** In place of `expiresAt`: seconds from when it is due, or from now if that is later. */
   expiresAfter?: number;
+  /** After how many seconds of its run an older job of its key is cancelled. Null: it is not. */
+  cancelsAfter?: number | null;
   /** Whether the deadline is its place: its own one, else the time at which it expires. */
   byDeadline?: boolean;
   deadline?: Date;

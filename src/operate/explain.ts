@@ -148,6 +148,8 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   acts: "nobody" | "operator" | "developer" | null;
   /** The page and section about the reason, in this package; null: there is none. */
   page: string | null;
+  /** The job whose end it waits for, because it has cancelled its run: Graphile Worker's id. Missing: none. */
+  waitsFor?: string;
   /** The gate that the reason is about, by name; null: it is about none. */
   gate: string | null;
   /** When what the reason names ends; null: no time ends it. */
@@ -250,6 +252,7 @@ export type Answer = Pick<
       | "reason"
       | "acts"
       | "page"
+      | "waitsFor"
       | "gate"
       | "nextAt"
       | "stop"

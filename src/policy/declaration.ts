@@ -30,6 +30,7 @@ import type { BackoffFunction } from "./backoff.ts";
 import { type Debounce, readDebounce } from "./debounce.ts";
 import { checkIdentifier, type JobDefaults, readJobDefaults } from "./job.ts";
 import { isStandardSchema, type StandardSchema } from "./standard-schema.ts";
+import { readWhenRunning } from "./when-running.ts";
 
 /** A policy's options, checked and read once, so that no job has to do that again. */
 export interface Declaration {
@@ -69,6 +70,8 @@ export interface Declaration {
   /** Null: its jobs do not expire. */
   readonly expiresAfterSeconds: number | null;
   readonly debounce: Debounce | undefined;
+  /** After so long a run is cancelled by a newer job of its key. Null: it never is. */
+  readonly cancelsAfterSeconds: number | null;
   /** Null: a job key is not remembered after its job. */
   readonly uniqueForSeconds: number | null;
   readonly load: Kept | undefined;
@@ -126,6 +129,7 @@ const OPTIONS = [
   "whenBusy",
   "expiresAfter",
   "debounce",
+  "whenRunning",
   "uniqueFor",
   "load",
   "history",
@@ -173,6 +177,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     ...readWhenBusy(options.whenBusy, gates),
     expiresAfterSeconds: readSeconds("expiresAfter", options.expiresAfter),
     debounce: readDebounce("debounce", options.debounce),
+    cancelsAfterSeconds: readWhenRunning("whenRunning", options.whenRunning),
     uniqueForSeconds: readUniqueFor(options),
     load: readKept("load", options.load, { most: "1 day", mostSeconds: DAY_SECONDS, such: "1 hour" }),
     history: readKept("history", options.history, {

@@ -55,6 +55,8 @@ export interface PolicyDefinition {
   expiresAfterSeconds: number | null;
   /** null: an add of a job key postpones no job, unless it says so itself. */
   debounce: Debounce | null;
+  /** null: a run is not cancelled by a newer job of its key. */
+  cancelsAfterSeconds: number | null;
   /** null: a job key is not remembered after its job. */
   uniqueForSeconds: number | null;
   /** null: it is not recorded. */
@@ -94,7 +96,8 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
   const { refundAttempt, breaker = null, maxPending = null, whenBusy, busyDelaySeconds, order } = declaration;
-  const { expiresAfterSeconds, debounce = null, uniqueForSeconds, load = null, history = null } = declaration;
+  const { expiresAfterSeconds, debounce = null, cancelsAfterSeconds } = declaration;
+  const { uniqueForSeconds, load = null, history = null } = declaration;
   const jobs = {
     job,
     retries,
@@ -108,6 +111,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
     order,
     expiresAfterSeconds,
     debounce,
+    cancelsAfterSeconds,
     uniqueForSeconds,
     load,
     history,

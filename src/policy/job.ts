@@ -16,6 +16,7 @@ import {
 import type { Duration } from "../duration.ts";
 import { ArgumentError } from "../errors.ts";
 import { readDebounce } from "./debounce.ts";
+import { readWhenRunning, type WhenRunning, whenRunningRule } from "./when-running.ts";
 
 /** The task that the crontab starts every minute. It admits jobs even if every loop has died, so no policy may govern it. */
 export const TICK_TASK = "dispatch_policy_tick";
@@ -164,6 +165,21 @@ export interface JobSpec {
       }
     | undefined;
   /**
+   * Whether the job cancels the run of an older job of its `jobKey`, and waits for its end: see the policy's `whenRunning`.
+   * Only for jobs of a policy that this process has, with a `jobKey`, and not with the mode `"unsafe_dedupe"`.
+   * @default the policy's `whenRunning`
+   */
+  whenRunning?:
+    | "keep"
+    | "cancel"
+    | {
+        /** Always true: it cancels. */
+        cancel: true;
+        /** For how long a run that has begun may last before it is cancelled. 24 days at most. */
+        minRun: Duration;
+      }
+    | undefined;
+  /**
    * Graphile Worker's flags. Those that begin with `dispatch_policy:` are reserved.
    * @default the policy's `job.flags`, else none
    */
@@ -181,6 +197,7 @@ const SPECIFICATION = {
   maxAttempts: wholeNumber(1, 32767),
   jobKey: text(512),
   jobKeyMode: oneOf("replace", "preserve_run_at", "unsafe_dedupe"),
+  whenRunning: whenRunningRule,
   flags: arrayOf(text(1024), "strings (1 to 1024 characters, without NUL)"),
 } satisfies Record<keyof JobSpec, Rule>;
 
@@ -190,6 +207,7 @@ export type GivenSpecification = TaskSpec & {
   expiresAt?: Date;
   expiresAfter?: Duration;
   debounce?: { wait: Duration; maxWait: Duration };
+  whenRunning?: WhenRunning;
 };
 
 /**
@@ -215,7 +233,20 @@ export function readSpecification(spec: object): GivenSpecification {
       `a job: expiresAt and expiresAfter both say when it expires, leave one out; got expiresAfter ${show(read.expiresAfter)}`,
     );
   if (read.debounce) checkDebounced(read);
+  if (read.whenRunning) checkWhenRunning(read);
   return read;
+}
+
+function checkWhenRunning({ whenRunning, jobKey, jobKeyMode }: GivenSpecification): void {
+  readWhenRunning("a job: whenRunning", whenRunning);
+  if (!jobKey)
+    throw new ArgumentError(
+      `a job: jobKey is missing: whenRunning ${show(whenRunning)} is about older jobs of its key. Give a jobKey, or no whenRunning`,
+    );
+  if (jobKeyMode === "unsafe_dedupe")
+    throw new ArgumentError(
+      `a job: jobKeyMode must not be "unsafe_dedupe" beside whenRunning, got whenRunning ${show(whenRunning)}: that mode adds no job while an older one runs. Leave one of the two out`,
+    );
 }
 
 function checkDebounced({ debounce, jobKey, runAt, wait }: GivenSpecification): void {

@@ -321,6 +321,29 @@ export interface PolicyOptions<Id, S, C> {
       }
     | undefined;
   /**
+   * What a new job does whose `jobKey` an older job of the policy has that runs. `"keep"`: nothing, that run goes on.
+   * `"cancel"`: it cancels the run, which its `helpers.abortSignal` tells, and waits for its end. Then it goes by the gates. Use
+   * it if only the newest job of a key counts. `{ cancel: true, minRun: "10 seconds" }`: a run that has begun goes on until it
+   * has lasted for that time, so that a stream of new jobs lets some of them end.
+   *
+   * A run that ignores its signal goes on, and the new job waits. A cancelled job that fails has failed for good. One that no
+   * worker has begun ends without running, and one that waits for its retry is replaced. The cancel comes with the add, also if
+   * the new job is due later. A job's own `whenRunning` takes precedence. It has no effect with the mode `"unsafe_dedupe"`, and
+   * with `unmanaged: "run"` none on jobs that come past the policy.
+   * @default "keep"
+   * @example whenRunning: { cancel: true, minRun: "10 seconds" }
+   */
+  whenRunning?:
+    | "keep"
+    | "cancel"
+    | {
+        /** Always true: it cancels. */
+        cancel: true;
+        /** For how long a run that has begun may last before it is cancelled. 24 days at most. */
+        minRun: Duration;
+      }
+    | undefined;
+  /**
    * Remembers a job key for so long after its last job has completed. A job that is added with the key in that time is
    * dropped, counted, and emitted as `dispatchPolicy:drop`. Longer than 0, and 1 year at most.
    *

@@ -22,6 +22,7 @@ const OTHERS = {
   probing: ["order", "One job goes first"],
   strict_order: ["order", "Earlier job goes first"],
   not_due: ["job", "Not due yet"],
+  older_run: ["job", "Older run ends first"],
   quarantined: ["job", "Refused, tried again"],
   waiting_key: ["job", "Partition not known yet"],
 } as const satisfies Readonly<Record<string, Known>>;

@@ -1,6 +1,6 @@
 import { goOnResolving } from "../admit/resolve-again.ts";
 import type { Logger } from "../log.ts";
-import { type SweepContext, sweepOnce } from "../operate/sweep.ts";
+import { releaseMarked, type SweepContext, sweepOnce } from "../operate/sweep.ts";
 import type { Registry } from "../policy/registry.ts";
 import { makeOldSnapshots } from "./old-snapshots.ts";
 import { makeOrphans } from "./orphans.ts";
@@ -22,6 +22,7 @@ export function makeSweeper(context: SweeperContext, life: PoolLife) {
   const oldSnapshots = makeOldSnapshots(logger);
   let sweptAt = performance.now();
   const underWay = new Set<string>();
+  let freesAgain = false;
 
   /**
    * Its own, so that a step that fails stops no other. On a slow database a step may take longer than the interval. If it
@@ -66,6 +67,16 @@ export function makeSweeper(context: SweeperContext, life: PoolLife) {
       if (performance.now() - sweptAt < sweepIntervalMs) return;
       sweptAt = performance.now();
       void sweep();
+    },
+    /** Frees the slots of jobs that were cancelled before a worker fetched them. Does not wait for it. */
+    freeCancelled(): void {
+      freesAgain = true;
+      void attempt("Freeing the slots of cancelled jobs", async () => {
+        while (freesAgain) {
+          freesAgain = false;
+          await releaseMarked(context);
+        }
+      });
     },
     /** Works out the limits again of those policies whose definition in force has changed to one of this process. */
     resolve,

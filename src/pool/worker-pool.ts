@@ -335,6 +335,7 @@ function onNotification(
   const { bids, heartbeat, connections, releases, loops, cancellations, sweeper } = parts;
   if (redefined) void sweeper.resolve();
   if (failed !== undefined) loops.failed(policy, failed);
+  if (cancelled && loops.size > 0) sweeper.freeCancelled();
   if (cancelled) void cancellations.look();
   else if (policy === undefined) void cancellations.lookIfRunning();
   if (vacant && bids.mayLead(policy, shard)) heartbeat.within(spreadMs());

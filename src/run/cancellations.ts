@@ -21,8 +21,15 @@ export interface CancellationsContext {
   readonly isClosed: () => boolean;
 }
 
+/** A cancel as a look has found it. */
+interface Found extends Cancellation {
+  readonly admission: string;
+  /** Seconds after its begin until which the run may go on. Null: it is told at once. */
+  readonly minRun: number | null;
+}
+
 /**
- * Tells the runs of a worker pool whose jobs operators have cancelled.
+ * Tells the runs of a worker pool whose jobs operators, or newer jobs of their keys, have cancelled.
  *
  * The danger: a job is cancelled after its fetch and before its start, and a first attempt asks nobody. Or it is cancelled
  * while the look is under way. The cure: what the last look has found is kept, and each start is compared with it. For
@@ -32,7 +39,8 @@ export interface CancellationsContext {
  */
 export function makeCancellations({ withPgClient, engine, logger, events, isClosed }: CancellationsContext) {
   const running = new Map<Job, RunningJob>();
-  let found: ReadonlyMap<string, Cancellation & { readonly admission: string }> = new Map();
+  const delayed = new Map<Job, NodeJS.Timeout>();
+  let found: ReadonlyMap<string, Found> = new Map();
   let looking: Promise<void> | undefined;
   let isStale = false;
 
@@ -43,7 +51,7 @@ export function makeCancellations({ withPgClient, engine, logger, events, isClos
         isStale = false;
         const jobs = await withPgClient(engine.cancelledJobs);
         found = new Map(jobs.map((cancelled) => [cancelled.jobId, cancelled]));
-        for (const [job, one] of running) cancelIfFound(job, one);
+        for (const [job, one] of running) cancelIfFound(job, one, one.startedAt);
       }
     } catch (error) {
       const { message } = error as Error;
@@ -54,10 +62,21 @@ export function makeCancellations({ withPgClient, engine, logger, events, isClos
     }
   }
 
-  function cancelIfFound(job: Job, one: RunningJob): void {
+  /** `begunAt`: null if it was cancelled before it begins. Then it does not run at all. */
+  function cancelIfFound(job: Job, one: RunningJob, begunAt: number | null): void {
     if (found.size === 0) return;
     const cancelled = found.get(String(job.id));
-    if (cancelled?.admission === one.admission) cancelRun(job, one, cancelled, events);
+    if (cancelled?.admission !== one.admission) return;
+    const leftMs = begunAt === null ? 0 : begunAt + Number(cancelled.minRun ?? 0) * 1000 - performance.now();
+    forgetDelay(job);
+    if (leftMs <= 0) cancelRun(job, one, cancelled, events);
+    else delayed.set(job, setTimeout(cancelRun, leftMs, job, one, cancelled, events).unref());
+  }
+
+  function forgetDelay(job: Job): void {
+    if (delayed.size === 0) return;
+    clearTimeout(delayed.get(job));
+    delayed.delete(job);
   }
 
   function look(): Promise<void> {
@@ -76,13 +95,14 @@ export function makeCancellations({ withPgClient, engine, logger, events, isClos
     started(job: Job, one: RunningJob): void {
       if (!one.ownsSlot) return; // the slot is that of the job it replaced
       running.set(job, one);
-      cancelIfFound(job, one);
+      cancelIfFound(job, one, null);
     },
     /** The run of a job with this id. */
     runOf: (jobId: string): readonly [Job, RunningJob] | undefined =>
       [...running].find(([{ id }]) => String(id) === jobId),
     ended(job: Job): void {
       running.delete(job);
+      forgetDelay(job);
     },
   };
 }

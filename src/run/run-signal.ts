@@ -12,7 +12,7 @@ const GRACE_MS = 10_000;
  * because a getter would cost a run much more than the signal: see decision 019.
  */
 export class RunSignal {
-  /** Why an operator has cancelled the job. Undefined: nobody has. */
+  /** Who has cancelled the job, and why. Undefined: nobody has. */
   cancelled: CancelledError | undefined;
   /** The worker pool, which is shutting down, has told the run to end. */
   stopped = false;

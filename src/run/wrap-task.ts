@@ -279,7 +279,7 @@ interface Start {
   readonly byTick: boolean;
   /** The attempt before was interrupted, so it is not known how long this one has waited. */
   readonly resumed?: boolean;
-  /** An operator has cancelled the job: it must not run. */
+  /** Somebody has cancelled the job: it must not run. */
   readonly cancelled?: Cancellation | null;
   /** What it needs of the share of its worker pool, if its policy has a gate with `perWorker`. */
   readonly shares?: readonly Share[];

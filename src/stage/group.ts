@@ -34,7 +34,7 @@ export type PolicyCallback<P extends AnyPolicy> = {
   policy: P;
   /** An object. `_group`, a {@link JobGroup}, is added to it; the policy's schema sees it as well. */
   payload: WithoutGroup<PolicyPayload<P>>;
-} & Omit<JobSpec, "jobKeyMode" | "debounce">;
+} & Omit<JobSpec, "jobKeyMode" | "debounce" | "whenRunning">;
 
 /** The callback of a group in `addJobs`, by its task, which must have a policy. */
 export type TaskCallback = {
@@ -45,7 +45,7 @@ export type TaskCallback = {
    * @default {}
    */
   payload?: object | undefined;
-} & Omit<JobSpec, "jobKeyMode" | "debounce">;
+} & Omit<JobSpec, "jobKeyMode" | "debounce" | "whenRunning">;
 
 /**
  * A callback as it is sent. The policy's schema and functions see it with counts as it may get them. So they refuse it now, and
@@ -63,6 +63,8 @@ export function callbackOf(
   const { policy, payload } = job;
   if (job.spec.debounce !== undefined)
     throw new ArgumentError("then: debounce is not for a callback, which is added once: use wait");
+  if (job.spec.whenRunning !== undefined)
+    throw new ArgumentError("then: whenRunning is not for a callback: declare it in its policy");
   if (payload != null && (typeof payload !== "object" || Array.isArray(payload))) {
     const message = `then: payload must be an object, because the counts are added to it as _group, got ${show(payload)}`;
     throw policy ? new PayloadError(policy.identifier, message) : new ArgumentError(message);

@@ -1,5 +1,5 @@
 import type { AddJobsJobSpec, TaskSpec } from "graphile-worker";
-import { check, checkOptions, type Rule } from "../checks/options.ts";
+import { check, checkOptions, type Rule, show } from "../checks/options.ts";
 import { flawOfPayload } from "../checks/payload-flaw.ts";
 import { hasAnswered, rowsOf } from "../db/answers.ts";
 import {
@@ -27,6 +27,7 @@ import {
   type TaskIdentifier,
   tasksOf,
 } from "../policy/policy.ts";
+import { readWhenRunning } from "../policy/when-running.ts";
 import { schemaOf } from "../settings.ts";
 import { currentTraceparent } from "../traces.ts";
 import { callbackOf, type PolicyCallback, type TaskCallback } from "./group.ts";
@@ -289,7 +290,7 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
   const { policy, task, payload } = job;
   checkPayload(policy, task, payload);
   const read = readSpecification(job.spec);
-  const { wait, expiresAfter, debounce: _, ...given } = read;
+  const { wait, expiresAfter, debounce: _, whenRunning, ...given } = read;
   const spec: TaskSpec & { expiresAt?: Date } = { ...batch.defaults, ...given };
   const { jobKeyMode: _mode, ...stored } = spec;
   const staged: StageJob = { ...stored, n, task, payload: payload ?? {} };
@@ -297,6 +298,13 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
   if (expiresAfter !== undefined) staged.expiresAfter = durationSeconds(expiresAfter);
   else if (batch.expiresAfter !== null && spec.expiresAt === undefined && !job.hasStarted)
     staged.expiresAfter = batch.expiresAfter;
+  if (whenRunning !== undefined) {
+    if (!policy)
+      throw new ArgumentError(
+        `a job of ${task}: whenRunning is ${show(whenRunning)}, expected none: this process has no policy of the task. Give it the policy, or declare whenRunning there`,
+      );
+    staged.cancelsAfter = readWhenRunning("a job: whenRunning", whenRunning);
+  }
   const debounced = debounceOf(batch, read);
   if (debounced) Object.assign(staged, { wait: debounced.waitSeconds, maxWait: debounced.maxWaitSeconds });
   if (policy) {

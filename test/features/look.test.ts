@@ -127,8 +127,8 @@ const PARTITION = fieldsOf<PartitionStatus>({
     nextDueAt: true,
   },
 });
-/** What an explanation has of a job, beside what a partition has. Only a job of a group has `groups`. */
-const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus | "groups">>({
+/** What an explanation has of a job, beside what a partition has. Only some jobs have the fields left out. */
+const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus | "groups" | "waitsFor">>({
   ...{ traceId: true, taskIdentifier: true, cost: true, jobId: true },
   ...{ queueName: true, runAt: true, priority: true, maxAttempts: true, jobKey: true, flags: true },
   ...{ payload: true, error: true, failures: true, retryAt: true, expiresAt: true, debouncedUntil: true },

@@ -106,6 +106,7 @@ export const VARIANTS: readonly Variant[] = [
     ...{ name: "jobs that are postponed, debounced and unique", gates: CAPS, batchSize: 3 },
     ...{ shortDelay: 0.1, debounces: true, uniqueForSeconds: 1 },
   },
+  { name: "the newest job of a key wins", gates: CAPS, batchSize: 3, cancelsAfterSeconds: 0 },
   { name: "costs that are settled", gates: SETTLED, batchSize: 3, settles: true },
   { name: "slots that time out", gates: CAPS, batchSize: 3, slotTimeout: 0.03 },
 ];

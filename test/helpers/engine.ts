@@ -113,6 +113,8 @@ export interface EngineOptions {
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
   readonly maxPending?: object;
   readonly uniqueForSeconds?: number;
+  /** After so many seconds of its run a job is cancelled by a newer one of its key. Default: none is. */
+  readonly cancelsAfterSeconds?: number;
   /** Jobs that meet their gates busy are postponed by so much. Default: they wait. */
   readonly busyDelaySeconds?: number;
   /** Keeps the passes to the ahead bound: a number of jobs, or a time. Default: gates alone decide. */
@@ -137,6 +139,8 @@ export interface StageOptions {
   /** Default: the one of the policy's name. */
   readonly task?: string;
   readonly jobKey?: string;
+  /** Its own, in seconds; null: it cancels no older job of its key. Default: what the policy says. */
+  readonly cancelsAfter?: number | null;
   readonly queueName?: string;
   readonly flags?: readonly string[];
   readonly runAt?: Date;
@@ -252,6 +256,7 @@ export class Engine {
       slotTimeoutSeconds: this.#options.slotTimeout ?? null,
       perWorker: this.#options.gates.some(({ perWorker }) => perWorker),
       uniqueForSeconds: this.#options.uniqueForSeconds ?? null,
+      cancelsAfterSeconds: this.#options.cancelsAfterSeconds ?? null,
       whenBusy: busyDelaySeconds === undefined ? "wait" : "delay",
       busyDelaySeconds: busyDelaySeconds ?? null,
     };
@@ -306,6 +311,7 @@ export class Engine {
     const {
       gates = this.#options.gates,
       jobKey,
+      cancelsAfter,
       queueName,
       flags,
       task = this.policy,
@@ -334,7 +340,8 @@ export class Engine {
       jobs: partitions.map((key, n) => {
         const byDeadline = this.#options.order === "deadline" || undefined;
         const times = { runAt, wait, maxWait, expiresAt, deadline, byDeadline };
-        return { n, task, p: place.get(key), jobKey, queueName, flags, ...times, priority, cost };
+        const named = { jobKey, cancelsAfter, queueName, flags };
+        return { n, task, p: place.get(key), ...named, ...times, priority, cost };
       }),
     };
   }

@@ -5,6 +5,7 @@ import { type AnyPolicy, adaptiveConcurrency, concurrency, type Reason, throttle
 import { REASONS } from "../../src/policy/reasons.ts";
 import { openChapter, type Place, textOfChapter } from "../helpers/page.ts";
 import { workerTable } from "../helpers/table.ts";
+import { until } from "../helpers/until.ts";
 import { age, allRun, emptyWorld, fetchEndpoint, fetches, waits, workerOn } from "./world.ts";
 
 const HOUR = 3_600_000;
@@ -118,6 +119,18 @@ const WORLDS: Record<Reason, (t: ExecutionContext, reason: Reason) => Promise<Pl
       "if new.flags is not null then raise exception 'no room in the archive'; end if",
     );
   }),
+  older_run: async (t, reason) => {
+    const policy = fetchEndpoint({ whenRunning: "cancel" });
+    const world = await emptyWorld(t, [policy]);
+    const add = () =>
+      world.utils.addJob("fetch_endpoint", { endpoint: "ep1", account: "acme" }, { jobKey: "ep1" });
+    await add();
+    await workerOn(t, world.database, [policy]);
+    await until("it runs", async () => (await workerTable(world.pool).one())?.locked_at != null);
+    await add();
+    await waits(world.utils, "ep1", reason);
+    return world;
+  },
   waiting_key: async (t) => {
     const policy = fetchEndpoint({ gates: [account] });
     const world = await emptyWorld(t, [policy]);

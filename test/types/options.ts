@@ -118,9 +118,10 @@ export const task = everything.task(async (parsed, helpers) => {
 });
 ({ accountId: "a", endpoint: { id: 1, tags: [] } }) satisfies PolicyPayload<typeof everything>;
 
-// a job's options are Graphile Worker's, `wait` and the expiry, all of them, and each may be undefined
+// a job's options are Graphile Worker's and this package's own, all of them, and each may be undefined
 type LooseTaskSpec = { [K in keyof TaskSpec]: TaskSpec[K] | undefined };
 export const fromGraphileWorker: (
   spec: Required<LooseTaskSpec>,
-) => Required<Omit<JobSpec, "wait" | "expiresAt" | "expiresAfter" | "debounce">> = (spec) => spec;
+) => Required<Omit<JobSpec, "wait" | "expiresAt" | "expiresAfter" | "debounce" | "whenRunning">> = (spec) =>
+  spec;
 export const toGraphileWorker: (spec: Required<JobSpec>) => Required<LooseTaskSpec> = (spec) => spec;

@@ -4,6 +4,7 @@ import { type Job, Logger } from "graphile-worker";
 import { type CancelledError, definePolicy } from "../../src/index.ts";
 import { makeCancellations } from "../../src/run/cancellations.ts";
 import type { RunningJob } from "../../src/run/running-jobs.ts";
+import { until } from "../helpers/until.ts";
 
 const why = { by: "ana", reason: null };
 const jobOf = (id: string) => ({ id, attempts: 1 }) as Job;
@@ -65,6 +66,31 @@ test("it tells the runs that it has, and those that start later, by the owner of
   cancellations.started(jobOf("3"), run("fetched before", "10"));
   cancellations.started(jobOf("4"), run("not cancelled", "10"));
   t.deepEqual(told, ["one ana", "fetched before ana"]);
+});
+
+test("a run that may go on for a while is told then, unless it has ended or somebody cancels it at once", async (t) => {
+  const { cancellations, told, run, later } = world();
+  const looked = (minRun: number | null, ...ids: string[]) => {
+    later(async () => ids.map((jobId) => ({ jobId, admission: "10", minRun, ...why })));
+    return cancellations.look();
+  };
+  const [one, two, three] = [jobOf("1"), jobOf("2"), jobOf("3")];
+  const begun = (name: string, agoMs: number) => ({
+    ...run(name, "10"),
+    startedAt: performance.now() - agoMs,
+  });
+  cancellations.started(one, begun("at once", 60_000));
+  cancellations.started(two, begun("later", 0));
+  await looked(50, "1", "2", "3");
+  t.deepEqual(told, ["at once ana"]);
+  cancellations.started(three, begun("has not begun", 0));
+  t.deepEqual(told, ["at once ana", "has not begun ana"]);
+  await looked(null, "2");
+  t.deepEqual(told, ["at once ana", "has not begun ana", "later ana"]);
+  const four = jobOf("4");
+  cancellations.started(four, begun("in a moment", 0));
+  await looked(0.02, "4");
+  await until("it is told", () => told.length === 4);
 });
 
 test("it tells no run that has ended, and none in the slot of a job that it replaced", async (t) => {

@@ -84,6 +84,7 @@ test("a policy's stated defaults are those of the code", (t) => {
     "maxPending.whenFull": bare.maxPending?.whenFull,
     "maxPending.strict": bare.maxPending?.strict,
     whenBusy: bare.whenBusy,
+    whenRunning: bare.cancelsAfterSeconds === null ? "keep" : "cancel",
     refundAttempt: bare.refundAttempt,
     version: bare.version,
     enabled: bare.enabled,

@@ -62,6 +62,8 @@ const CHANGES: Record<string, object> = {
   "the time of expiresAfter": { expiresAfter: "2 hours" },
   debounce: { debounce: { wait: "5 seconds", maxWait: "1 minute" } },
   "debounce: maxWait": { debounce: { wait: "5 seconds", maxWait: "2 minutes" } },
+  whenRunning: { whenRunning: "cancel" },
+  "whenRunning: minRun": { whenRunning: { cancel: true, minRun: "1 second" } },
   uniqueFor: { uniqueFor: "1 hour" },
   "the time of uniqueFor": { uniqueFor: "2 hours" },
   load: { load: { keep: "1 hour" } },

@@ -49,6 +49,7 @@ test("a policy with nothing but partitionBy", (t) => {
     order: null,
     expiresAfterSeconds: null,
     debounce: null,
+    cancelsAfterSeconds: null,
     uniqueForSeconds: null,
     load: null,
     history: null,
@@ -99,6 +100,7 @@ test("every option finds its way into the definition", (t) => {
     whenBusy: "skip",
     expiresAfter: "15 minutes",
     debounce: { wait: "5 seconds", maxWait: "1 minute" },
+    whenRunning: { cancel: true, minRun: "1500 ms" },
     load: { keep: "90 minutes" },
     history: { keep: "7 days" },
     version: 7,
@@ -154,6 +156,7 @@ test("every option finds its way into the definition", (t) => {
     order: null,
     expiresAfterSeconds: 900,
     debounce: { waitSeconds: 5, maxWaitSeconds: 60 },
+    cancelsAfterSeconds: 1.5,
     uniqueForSeconds: null,
     load: { keepSeconds: 5400 },
     history: { keepSeconds: 604_800 },
@@ -428,6 +431,20 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   [
     with_({ debounce: { wait: "0 ms", maxWait: "1 minute" } }),
     /debounce: wait must be .*longer than 0, got "0 ms"/,
+  ],
+  [
+    with_({ whenRunning: "stop" }),
+    'policy "fetch": whenRunning must be "keep", "cancel" or { cancel: true, minRun: "10 seconds" }, got "stop"',
+  ],
+  [with_({ whenRunning: { cancel: true } }), /whenRunning: minRun is missing: it must be a duration/],
+  [
+    with_({ whenRunning: { cancel: true, minRun: "25 days" } }),
+    /whenRunning: minRun must be .*24 days at most, got "25 days"/,
+  ],
+  [with_({ whenRunning: { minRun: "1 second" } }), /whenRunning: cancel is missing: it must be true/],
+  [
+    with_({ whenRunning: { cancel: true, minrun: "1 second" } }),
+    /unknown option "minrun" of whenRunning: did you mean "minRun"\?/,
   ],
   [
     with_({ order: "fifo" }),

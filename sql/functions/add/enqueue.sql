@@ -102,6 +102,9 @@ begin
     return query select s.* from _stage_batch(
       p_policy, v_generation, p_partitions, v_jobs, v_mode) s;
     perform _know_unstaged(v_policy, v_jobs);
+    if v_policy.cancels_after is not null or strpos(v_jobs::text, '"cancelsAfter"') > 0 then
+      perform _cancel_older(v_policy, v_jobs);
+    end if;
   end if;
   if v_policy.unique_for is not null then
     perform _remember_staged(v_policy, v_jobs);
@@ -333,7 +336,7 @@ $$;
 --         are those of another partition: its place
 --       "jobs": [{ "n": place in the caller's input, "task", "p": index into partitions, "payload", "queueName",
 --                  "runAt" or "wait" (seconds), "maxAttempts", "jobKey", "priority", "flags", "cost",
---                  "expiresAt" or "expiresAfter" (seconds from when it is due), "byDeadline", "deadline",
+--                  "expiresAt" or "expiresAfter" (seconds from when it is due), "byDeadline", "deadline", "cancelsAfter",
 --                  of a debounced job "wait" and "maxWait" (seconds from the first add of its key) }] }
 --   p_payloads  of jobs without a policy, as _stage_plain takes them
 --   p_mode      replace, preserve_run_at or unsafe_dedupe, as Graphile Worker's

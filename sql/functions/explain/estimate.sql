@@ -24,6 +24,7 @@ declare
     when (p_partition).probe_job_id is not null or ((p_partition).probing and v_jobs > 0) then
       'it waits for the end of the job that goes first after a hold'
     when p_it ->> 'reason' = 'strict_order' then 'the job that goes first may fail again'
+    when (p_job).waits_for is not null then 'nobody knows when the run ends for which it waits'
     when (p_job).retry_at is not null then 'Graphile Worker did not take it, and may not at the next try'
     when exists (
       select from jsonb_array_elements(p_it -> 'gates') g where _reason_kind(g ->> 'reason') = 'zero'

@@ -8,6 +8,7 @@
 --   id, job_id, policy, partition, task_identifier, run_at, attempts, started_at, worker_id, error   as far as it has them
 --   reason      from the closed list; null: nothing does. Of a partition, this, `gates` and `place` are its next job's
 --   acts, page  who has to act, and where more is said of the reason, see _known_reasons; null: there is none
+--   waits_for   the run for whose end it waits, which it has cancelled: Graphile Worker's id; missing: none
 --   gate        the name of the gate that the reason is about; null: the reason is about none
 --   next_at     when that ends, if a time ends it
 --   partition_id   of its row in the view partitions; null: it has none
@@ -285,6 +286,7 @@ begin
     when p_of_partition and v_stop is not null then v_stop ->> 'reason'
     when p_of_partition and v_head.id is not null then 'strict_order'
     when (p_job).partition_id is null then 'waiting_key'
+    when (p_job).waits_for is not null then 'older_run'
     when (p_job).retry_at is not null then 'quarantined'
     when not (p_job).due and (p_job).run_at > p_now then 'not_due'
     when v_stop is not null then v_stop ->> 'reason'
@@ -312,7 +314,8 @@ begin
       from leases l
       join workers w on w.pool_id = l.holder
       where l.policy = v_policy.name and l.shard = coalesce((p_partition).shard, 'default') and l.expires_at > p_now
-        and w.stale_at > p_now and not w.ended));
+        and w.stale_at > p_now and not w.ended))
+    || case when (p_job).waits_for is null then '{}' else jsonb_build_object('waits_for', (p_job).waits_for::text) end;
   return v_it || _estimate(
     v_it || jsonb_build_object('gates', jsonb_path_query_array(v_gates, '$[*] ? (@.shadow == false)')),   -- real ones
     v_stop, v_ahead, v_policy, p_partition, p_job, p_now);

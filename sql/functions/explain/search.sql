@@ -403,7 +403,7 @@ begin
     union all
     select s.id, null, s.task_identifier, s.error from (
       select x.id, x.task_identifier, x.error from staged_jobs x
-      where x.retry_at is not null and x.parked_job_id is null order by x.retry_at desc limit 2000) s
+      where x.retry_at is not null and x.waits_for is null and x.parked_job_id is null order by x.retry_at desc limit 2000) s
     where s.error is not null
     union all
     select null, h.staged_id, h.task_identifier, h.error from (

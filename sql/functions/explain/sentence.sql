@@ -67,7 +67,7 @@ begin
       || coalesce(' (' || (v_set ->> 'reason') || ')', '') || v_set_until
     when p_it ->> 'reason' is not null then _said(p_it ->> 'reason', jsonb_build_object(
       'of', v_of, 'next_at', v_next_at, 'again', coalesce(v_next_at, 'a later time'),
-      'error', coalesce(p_it ->> 'error', 'its row was locked'),
+      'error', coalesce(p_it ->> 'error', 'its row was locked'), 'older', p_it ->> 'waits_for',
       'what', v_stop ->> 'what', 'because', v_because, 'until', v_until, 'besides', v_besides,
       'free', round((v_gate ->> 'free')::numeric, 2)::text, 'capacity', round((v_limit ->> 'capacity')::numeric, 2)::text,
       'calendar', ' per ' || replace(v_limit ->> 'calendar', ' ', ' in '),

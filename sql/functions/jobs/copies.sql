@@ -10,8 +10,12 @@
 -- this row. A copy under that key would pass for the newest, and overwrite the newer job. So such a copy has no key, and
 -- runs beside the newer one, as in Graphile Worker. Only a look after the copy is staged is sure. Whoever takes the key off
 -- deletes or stages a row of this key first.
+--
+--   p_wins   the newest job of a key wins: there is no copy, and null is returned, if a later job from past the policy has taken the
+--            key, or a staged one knows this one
 create or replace function _stage_copy(
-  p_job_id bigint, p_revision int, p_batch json, p_payload json, p_quarantined boolean
+  p_job_id bigint, p_revision int, p_batch json, p_payload json, p_quarantined boolean,
+  p_wins boolean default false
 ) returns bigint language plpgsql as $$
 declare
   v_key text := p_batch #>> '{jobs,0,jobKey}';
@@ -44,6 +48,12 @@ begin
         raise exception using errcode = 'DPOUT';
       end if;
     exception when sqlstate 'DPOUT' then   -- what the copy replaced is back
+      if p_wins and (exists (
+          select from :GRAPHILE_WORKER_SCHEMA.jobs j
+          where j.key = v_key and j.id > p_job_id and not _is_ours(j.flags, j.created_at, j.key))
+        or exists (select from staged_jobs s where s.job_key = v_key and s.known_job_id = p_job_id)) then
+        return null;
+      end if;
       v_replaces := false;
       select s.id into v_copy_id from _stage_batch(
         p_batch ->> 'policy', v_generation, p_batch -> 'partitions', (
@@ -79,7 +89,7 @@ begin
   if p_quarantined then
     -- it gets no place before others: in strict order they would wait for it until an operator acts
     update staged_jobs s
-    set due = false, retry_at = 'infinity', failures = 1,
+    set due = false, retry_at = 'infinity', waits_for = null, failures = 1,
       error = format('added past the policy, as job %s of Graphile Worker, which its "unmanaged" rejects', p_job_id)
     where s.id = v_copy_id;
   elsif v_parked.sort_at is not null then

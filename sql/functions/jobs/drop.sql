@@ -267,7 +267,7 @@ begin
   update staged_jobs s set
     run_at = case when p_run_at is null then s.run_at else _run_at(p_run_at) end, run_at_given = s.run_at_given or p_run_at is not null,
     due = coalesce(p_run_at, s.run_at) <= clock_timestamp(), priority = coalesce(p_priority, s.priority),
-    max_attempts = coalesce(p_max_attempts, s.max_attempts), retry_at = null
+    max_attempts = coalesce(p_max_attempts, s.max_attempts), retry_at = null, waits_for = null
   where s.id = any(p_ids) or s.parked_job_id = any(p_ids) returning s.*;
 end
 $$;

@@ -278,7 +278,7 @@ begin
   update in_flight_jobs f set
     cancelled_at = coalesce(f.cancelled_at, clock_timestamp()),
     cancelled_by = case when f.cancelled_at is null then p_by else f.cancelled_by end,
-    cancel_reason = case when f.cancelled_at is null then p_reason else f.cancel_reason end,
+    cancel_reason = case when f.cancelled_at is null then p_reason else f.cancel_reason end, min_run = null,
     missing_since = case when f.job_id = any(p_ended) then '-infinity' else f.missing_since end
   where f.job_id = any(v_new);
   perform pg_notify('dispatch_policy', json_build_object(
@@ -294,11 +294,11 @@ $$;
 --
 --   runs    a worker has fetched it
 --   ended   it has failed for good
---   cancelled   a cancel has marked it
+--   cancelled   a cancel has marked it, and its run need not go on for a while
 create or replace function _cancellable(p_ids bigint[], p_policy text, p_partition text)
 returns table (job_id bigint, revision int, runs boolean, ended boolean, cancelled boolean) language sql stable as $$
   select f.job_id, j.revision, j.locked_at is not null, j.locked_at is null and j.attempts >= j.max_attempts,
-    f.cancelled_at is not null
+    f.cancelled_at is not null and f.min_run is null
   from in_flight_jobs f
   cross join lateral (   -- one look at the index for each job
     select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job_id limit 1) j
@@ -495,7 +495,8 @@ begin
 end
 $$;
 
--- Lowers times of jobs that a clock left too far ahead: those of quarantined ones, and of slots that are missed. It skips locked rows.
+-- Lowers times of jobs that a clock left too far ahead: those of quarantined ones, and of slots that are missed. So it does for
+-- jobs that wait for a run which is not in flight any more: whoever ended it found them locked. It skips locked rows.
 create or replace function _correct_job_times(p_now timestamptz) returns void language plpgsql as $$
 begin
   update staged_jobs s set retry_at = p_now
@@ -517,6 +518,10 @@ begin
   update in_flight_jobs f set missing_since = p_now
   where f.job_id = any(array(
     select x.job_id from in_flight_jobs x where x.missing_since > p_now + interval '1 second' for update skip locked));
+  perform _end_waits(array(
+    select distinct s.waits_for from staged_jobs s
+    where s.waits_for is not null and not exists (
+      select from in_flight_jobs f where f.job_id = s.waits_for and f.cancelled_at is not null)));
 end
 $$;
 
@@ -558,10 +563,11 @@ $$;
 --   p_all         whether the caller needs the rows: `deleted`
 --   limiter_ids   where they occupied slots, and `slots` how many
 --   job_ids       the jobs, and `policy_ids` their policies
+--   cancelled     those that were cancelled
 create or replace function _end_slots(
   p_jobs finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_all boolean, p_now timestamptz,
   out left_ids bigint[], out deleted in_flight_jobs[], out limiter_ids bigint[], out slots int[], out job_ids bigint[],
-  out policy_ids int[], out is_recorded boolean
+  out policy_ids int[], out is_recorded boolean, out cancelled bigint[]
 ) language plpgsql as $$   -- planned as _free_slots
 begin
   with locked as materialized (
@@ -601,10 +607,12 @@ begin
   )
   select
     array(select distinct e.job_id from ends e where e.stays), array(select g::in_flight_jobs from gone g where p_all),
-    l.ids, l.jobs, coalesce(g.ids, '{}'), g.policies, coalesce(g.recorded, false)
-  into left_ids, deleted, limiter_ids, slots, job_ids, policy_ids, is_recorded
+    l.ids, l.jobs, coalesce(g.ids, '{}'), g.policies, coalesce(g.recorded, false), g.cancelled
+  into left_ids, deleted, limiter_ids, slots, job_ids, policy_ids, is_recorded, cancelled
   from (select array_agg(n.id) as ids, array_agg(n.jobs) as jobs from per_limiter n) l
   cross join (
-    select array_agg(g.job_id) as ids, array_agg(g.policy_id) as policies, bool_or(g.pool_id is not null) as recorded from gone g) g;
+    select array_agg(g.job_id) as ids, array_agg(g.policy_id) as policies, bool_or(g.pool_id is not null) as recorded,
+      array_agg(g.job_id) filter (where g.cancelled_at is not null) as cancelled
+    from gone g) g;
 end
 $$;

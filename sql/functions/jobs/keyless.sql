@@ -59,7 +59,7 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   keyed as (
     update staged_jobs s set
       partition_id = _partition_id(p_policy, j.key, j.partition ->> 'lane'), cost = j.cost, error = null, failures = 0,
-      due = s.run_at <= clock_timestamp(), sort_at = coalesce(j.deadline, s.sort_at)
+      due = s.run_at <= clock_timestamp() and s.waits_for is null, sort_at = coalesce(j.deadline, s.sort_at)
     from job j where s.id = j.id and s.partition_id is null and j.error is null
     returning s.*
   ),

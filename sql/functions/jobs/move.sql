@@ -76,7 +76,8 @@ begin
   ),
   moved as (
     update staged_jobs s set
-      partition_id = null, due = s.run_at <= clock_timestamp(), retry_at = null, failures = 0, error = null,
+      partition_id = null, due = s.run_at <= clock_timestamp() and s.waits_for is null,
+      retry_at = case when s.waits_for is not null then s.retry_at end, failures = 0, error = null,
       payload = coalesce(k.payload, s.payload),
       -- a deadline means nothing under strict order, and neither that a job has begun means anything by deadlines
       sort_at = case when (p_into).job_order = 'deadline' then nullif(s.sort_at, '-infinity')

@@ -196,11 +196,13 @@ begin
         else least(excluded.run_at + (clock_timestamp() - v_now), excluded.debounced_until, s.debounced_until) end,
       run_at_given = case when p_mode = 'preserve_run_at' then s.run_at_given else excluded.run_at_given end,
       due = case when p_mode = 'preserve_run_at' then s.run_at when excluded.debounced_until is null then excluded.run_at
-        else s.debounced_until end <= v_now is true,   -- a debounced one: it has waited for as long as it may
+        else s.debounced_until end <= v_now is true   -- a debounced one: it has waited for as long as it may
+        and s.waits_for is null,
       max_attempts = excluded.max_attempts, preserve_run_at = excluded.preserve_run_at,
       priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
       known_job_id = excluded.known_job_id, known_revision = excluded.known_revision,
-      parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable,
+      parked_job_id = null, retry_at = case when s.waits_for is not null then s.retry_at end, failures = 0, error = null,
+      droppable = excluded.droppable,
       left_partition_id = s.partition_id, traceparent = excluded.traceparent,
       expires_at = case when excluded.debounced_until is null or excluded.expires_at is null then excluded.expires_at
         -- as much later as it is due. The list is made once, when the first such job needs it.

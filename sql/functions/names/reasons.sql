@@ -24,6 +24,7 @@ returns setof record language sql immutable rows 1 as $$
     ('strict_order', 'order', 'nobody',
       'The policy keeps strict order: the partition waits for a job that failed or was refused, which is tried again at {again}'),
     ('not_due', 'job', 'nobody', 'It is due at {next_at}'),
+    ('older_run', 'job', 'nobody', 'It waits for the end of job {older}, which it has cancelled'),
     ('quarantined', 'job', 'developer', 'It was refused, and is tried again at {again}: {error}'),
     ('waiting_key', 'job', 'nobody', 'A process that has the policy must work out its partition first'),
     ('%_full', 'cap', 'nobody', 'It waits for {of}: {used} of {max} are in flight{shares}{oldest}')

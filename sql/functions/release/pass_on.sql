@@ -93,7 +93,7 @@ begin
     foreach v_job in array p_jobs loop
       v_row := _end_slot(v_job.job, v_job.admission, v_job.attempt);
       continue when v_row.job_id is null;
-      if not v_row.limiter_ids <@ v_locked_ids then
+      if not v_row.limiter_ids <@ v_locked_ids or v_row.cancelled_at is not null then   -- a newer job may wait for its end
         raise exception 'moved' using errcode = 'DPOUT';
       end if;
       foreach v_id in array v_row.limiter_ids loop

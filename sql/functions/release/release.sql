@@ -361,5 +361,8 @@ begin
   if v_reports and _report_ends(v_ended.deleted, p_jobs) then
     may_end := 0;
   end if;
+  if v_ended.cancelled is not null and _end_waits(v_ended.cancelled) then
+    may_end := 0;
+  end if;
 end
 $$;

@@ -9,7 +9,7 @@
 --   copied   a copy is staged, under the id returned; the original completes without running
 --   ungoverned   the policy is switched off, and no copy was staged before: it runs without a slot
 --   gone         Graphile Worker does not have it any more. While this process was stopped, its pool counted as dead, and
---                another one ran the job to its end. It does not run
+--                another one ran the job to its end. Or a newer one wins (`whenRunning`), see _stage_copy. It does not run
 --   reassigned   it is not locked for this attempt any more: it was unlocked, and another pool may have it. It must not
 --                complete here either, because that would remove it
 --
@@ -30,6 +30,9 @@
 --
 -- If another version is in force than the one that this pool has, a pool with that one works out where the copy belongs
 -- (_leader_keys).
+--
+-- Where the newest job of a key wins (`whenRunning`), a job with a key is always copied: in staging it cancels the older run, and
+-- waits for its end.
 --
 -- A job is copied only once, by whoever comes first. Its row in superseded_jobs stays until Graphile Worker does not
 -- have the original any more, because a crash may bring that back after the copy has run.
@@ -54,6 +57,7 @@ declare
     p_batch ->> 'policy', p_batch #>> '{partitions,0,key}', p_batch #>> '{partitions,0,lane}');
   v_was_copied boolean;
   v_rejects boolean;
+  v_cancels boolean;
   v_elsewhere boolean;   -- whether a process that has the version in force says where it belongs
   v_parked_id bigint;
   v_payload json;
@@ -79,13 +83,15 @@ begin
   v_rejects := p_unmanaged = 'reject' and not exists (
     select from :GRAPHILE_WORKER_SCHEMA.jobs j
     where j.id = p_job_id and _is_ours(j.flags, j.created_at, j.key));
+  v_cancels := v_policy.cancels_after is not null and p_unmanaged <> 'run' and not v_rejects
+    and p_batch #>> '{jobs,0,jobKey}' is not null;
   v_elsewhere := p_unmanaged <> 'run' and (p_batch ->> 'version')::int <> v_policy.version
     and _leader_keys(v_policy);
   if v_elsewhere then
     p_batch := (p_batch::jsonb || '{"partitions": []}')::json;
   end if;
   -- a policy that nobody has declared yet has no limits; its jobs wait for them
-  if v_policy.id is not null and not v_rejects and not v_elsewhere and not v_was_copied then
+  if v_policy.id is not null and not v_rejects and not v_elsewhere and not v_was_copied and v_cancels is not true then
     -- A job that another one might not replace (unsafe_dedupe) is still the one that has the slot. Under another id it would
     -- be gone for its group.
     staged_id := coalesce((
@@ -134,7 +140,11 @@ begin
   verdict := 'copied';
   begin
     v_payload := coalesce(p_payload, _stored_payload(p_job_id, p_pool_id));
-    staged_id := _stage_copy(p_job_id, p_revision, p_batch, v_payload, v_rejects);
+    staged_id := _stage_copy(p_job_id, p_revision, p_batch, v_payload, v_rejects, v_cancels);
+    verdict := case when staged_id is null and v_cancels then 'gone' else verdict end;
+    if v_cancels and exists (select from staged_jobs s where s.id = staged_id and s.job_key is not null) then
+      perform _cancel_older(v_policy, p_batch -> 'jobs', true);
+    end if;
     -- staging may wait for long, and whoever has the job by now may have found no copy
     if v_payload is null or not _keeps_job(p_job_id, p_attempt, p_pool_id, p_locked_at) then
       raise exception using errcode = 'DPOUT';
@@ -309,11 +319,11 @@ language sql stable set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_
   where f.job_id = p_job_id and f.revision < p_revision;
 $$;
 
--- The jobs in flight that operators have cancelled, by the owners of their slots. Worker pools tell those that they run.
+-- The jobs in flight that were cancelled, by the owners of their slots. Worker pools tell those that they run.
 create or replace function _cancelled_jobs()
-returns table (job_id bigint, admission bigint, by text, reason text) language sql stable
+returns table (job_id bigint, admission bigint, by text, reason text, min_run float8) language sql stable
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
-  select f.job_id, f.admission, f.cancelled_by, f.cancel_reason
+  select f.job_id, f.admission, f.cancelled_by, f.cancel_reason, f.min_run
   from in_flight_jobs f where f.cancelled_at is not null;
 $$;
 

@@ -98,6 +98,10 @@ begin
       perform _drop_staged(v_older_ids);
       select m.moved, m.unkeyed into v_moved, v_without
       from _move_into_staging(p_policy, p_task, array(select w from unnest(v_part) w where w.attempts = 0)) m;
+      if p_policy.cancels_after is not null then
+        perform _cancel_older(p_policy, coalesce((
+          select json_agg(json_build_object('jobKey', w.job_key)) from unnest(v_part) w where w.attempts = 0), '[]'), true);
+      end if;
       for v_job in
         -- without a change, it locks the rows and returns them as they are
         select j.*, w.queue_name, (j.revision, j.attempts) <> (w.revision, w.attempts) as changed,

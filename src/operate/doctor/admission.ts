@@ -89,7 +89,7 @@ const quarantined: Check = async ({ ask, schema }) => {
     `select (x.jobs + k.jobs) as jobs, coalesce(x.id, k.id) as id, s.error
      from (select count(*)::int as jobs, min(y.id) as id from (
        select s.id from :DISPATCH_POLICY_INTERNAL.staged_jobs s
-       where s.retry_at is not null and (s.failures > 4 or s.retry_at > clock_timestamp() + interval '1 second')
+       where s.retry_at is not null and s.waits_for is null and (s.failures > 4 or s.retry_at > clock_timestamp() + interval '1 second')
        limit ${MOST}) y) x
      cross join (select count(*)::int as jobs, min(y.staged_id) as id from (
        select k.staged_id from :DISPATCH_POLICY_INTERNAL.policies p
