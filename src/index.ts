@@ -108,6 +108,7 @@ export {
   type Until,
 } from "./policy/policy.ts";
 export type { Reason } from "./policy/reasons.ts";
+export { type SharedOptions, shared } from "./policy/shared.ts";
 export { type RateLimit, type ResponseHeaders, rateLimitFromHeaders } from "./run/rate-limit-headers.ts";
 export { RetryAfter } from "./run/retry-after.ts";
 export type { DispatchPolicyOptions } from "./settings.ts";

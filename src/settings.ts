@@ -14,7 +14,7 @@ import { type Duration, durationMs } from "./duration.ts";
 import { ArgumentError } from "./errors.ts";
 import { type Ahead, readAhead } from "./policy/ahead.ts";
 import { type AnyPolicy, policyDefinition } from "./policy/policy.ts";
-import { makeRegistry, type Registry } from "./policy/registry.ts";
+import { makeRegistry, type Registry, sharedLimitsOf } from "./policy/registry.ts";
 
 export const DEFAULT_SCHEMA = "dispatch_policy";
 
@@ -289,9 +289,12 @@ function readLoop(loop: DispatchPolicyOptions["loop"], registry: Registry): Sett
   const all = registry.policies.map((policy) => policy.identifier);
   if (loop === undefined || loop === true) return { policies: all, shards: null };
   checkOptions("loop", loop, ["policies", "shards"]);
-  for (const name of loop.policies ?? []) registry.named(name);
+  const policies = loop.policies?.flatMap((name) => {
+    const limits = sharedLimitsOf(registry.named(name)).map(({ identifier }) => identifier);
+    return [name, ...limits]; // their loops announce what operators set
+  });
   for (const shard of loop.shards ?? []) check("loop.shards", shard, text(255));
-  return { policies: loop.policies ?? all, shards: loop.shards ?? null };
+  return { policies: policies ? [...new Set(policies)] : all, shards: loop.shards ?? null };
 }
 
 function checkTogether(settings: Settings): void {

@@ -101,6 +101,10 @@ comment on column policies.cancels_after is
   'Option whenRunning: how many seconds a run that has begun may last before a newer job of its key cancels it. Null: none does.';
 comment on column policies.keyed_scopes is
   'Whether it has a gate over a key of its own, or had one: its partitions may have lanes.';
+comment on column policies.shared is
+  'Whether it is a shared limit: it has no tasks, and the gates of policies name it.';
+comment on column policies.shared_ids is
+  'The shared limits that it names, or has named.';
 comment on column policies.enabled is
   'False: jobs are added past the policy, and ticks admit its staged jobs without gates.';
 comment on column policies.paused_until is
@@ -171,6 +175,8 @@ comment on column limiters.breadth is
   'The scope as a number: 0 one partition, 1 a key of its own, 2 the policy, 3 the ahead bound.';
 comment on column limiters.laned is
   'Whether it counts over one partition that has several lanes. Passes then treat it as one over a key of its own.';
+comment on column limiters.shared is
+  'Whether it is one of a shared limit, for which partitions of several policies may wait.';
 comment on column limiters."position" is 'Place of the gate in the policy''s list, from 0.';
 comment on column limiters.numbers is
   'The gate''s numbers as declared, without overrides. Null: the ahead bound has none.';
@@ -497,8 +503,11 @@ comment on column events.facts is
 comment on table freed is
   'Freed rows: this limiter may have room. A row stays until its limiter is full, nobody waits for it, or its wake_at is set. Otherwise room would be left, and nobody would look. The function _look_again deletes it.';
 comment on column freed.id is 'Order of insertion.';
-comment on column freed.policy_id is 'The policy.';
+comment on column freed.policy_id is
+  'The policy whose pass looks at it: that of a waiter, or the shared limit.';
 comment on column freed.limiter_id is 'The limiter.';
+comment on column freed.at is
+  'When it was inserted. A policy that leaves one of a shared limiter for a second loses its places there.';
 
 comment on table overrides is
   'An operator''s temporary numbers for a gate. If several are in force, the last one counts. A row stays for a day after its end, because a bucket that nobody has looked at since gained by it. Read without a lock; the router looks again after a change.';
@@ -964,7 +973,9 @@ comment on column room_before.share is
 comment on column room_before.pools is
   'Of a gate with perWorker: how many worker pools its cap goes by. Else null.';
 comment on column room_before.rises_at is
-  'When its cap rises that holds because a worker pool has requeued a job. Null: none does.';
+  'When its cap rises that holds because a worker pool has requeued a job, or places that are kept for others are looked at again. Null: none.';
+comment on column room_before.kept is
+  'Of a shared limit: the slots or tokens that others are to have, and that are left out above. Null: none.';
 comment on type room_after is 'What a pass leaves of a limiter.';
 comment on column room_after.before is 'What it had before the pass.';
 comment on column room_after.jobs is 'Jobs that the pass put in flight under it.';

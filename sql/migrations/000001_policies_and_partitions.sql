@@ -57,6 +57,8 @@ create table policies (
     generated always as (coalesce((definition ->> 'perWorker')::boolean, false)) stored,
   cancels_after float8 generated always as ((definition ->> 'cancelsAfterSeconds')::float8) stored,
   keyed_scopes boolean not null default false,
+  shared boolean not null generated always as (coalesce(definition -> 'tasks' = '[]', false)) stored,
+  shared_ids int[] not null default '{}',
   unstaged_at timestamptz not null default '-infinity',
   crontab_ticked_at timestamptz not null default '-infinity',
   ended_elsewhere bigint not null default 0,
@@ -135,6 +137,7 @@ create table limiters (
   kind text not null,
   breadth smallint not null,
   laned boolean not null default false,
+  shared boolean not null default false,
   "position" smallint not null,
   numbers gate_numbers,
   by_tokens boolean not null generated always as ((numbers).rate is not null) stored,
@@ -445,6 +448,7 @@ create table freed (
   id bigint generated always as identity,
   policy_id int not null,
   limiter_id bigint not null,
+  at timestamptz not null default clock_timestamp(),
   primary key (policy_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
@@ -741,7 +745,7 @@ create type room_before as (
   rate float8, per float8, capacity float8, tokens float8, spent spending[],
   slots int, cap int, in_flight int, reserved_for uuid, reserved_until timestamptz, ending int,
   measured float8, calendar text, window_seconds float8, remembered float8, admitted bigint,
-  shadow_tokens float8, shadow_slots int, share int, pools int, rises_at timestamptz
+  shadow_tokens float8, shadow_slots int, share int, pools int, rises_at timestamptz, kept float8
 );
 
 create type room_after as (

@@ -10,7 +10,7 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
   (coalesce(q.staged, 0)
     + (select coalesce(sum(a.jobs), 0) from arrivals a where a.policy = p.name)
     + (select count(*) from keyless_jobs k where k.policy = p.name))::int as staged,
-  not exists (select from workers w
+  not p.shared and not exists (select from workers w
     where w.stale_at > statement_timestamp() and w.tasks && array(   -- its jobs are of these, also if another has them now
       select t.value from jsonb_array_elements_text(p.definition -> 'tasks') t))
     or not exists (select from workers w
@@ -35,7 +35,11 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
   coalesce(
     (select k.key from partitions k where k.id = o.partition_id),
     -- nobody has routed it yet
-    (select a.key from arrivals a where a.partition_id = o.partition_id limit 1)) as oldest_due_partition
+    (select a.key from arrivals a where a.partition_id = o.partition_id limit 1)) as oldest_due_partition,
+  case when p.shared then array(
+    select x.name from policies x
+    where x.shared_ids @> array[p.id] and x.definition -> 'gates' @> jsonb_build_array(
+      jsonb_build_object('name', p.name, 'shared', true)) order by x.name) end as shared_by
 from policies p
 left join (   -- once for all policies. A left join: who asks for names alone has no partition counted
   select x.policy_id, sum(x.staged) as staged,
@@ -88,3 +92,5 @@ comment on column policies.oldest_due_age_seconds is
 comment on column policies.oldest_due_id is 'Id of that job in staging.';
 comment on column policies.oldest_due_partition is
   'Key of the partition of that job; null: not worked out yet.';
+comment on column policies.shared_by is
+  'Of a shared limit, which has no jobs: the policies whose gates name it. Null: it is a policy.';

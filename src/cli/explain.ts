@@ -154,7 +154,7 @@ function perOf({ per, calendar }: { per: number; calendar: string | null }): str
 
 /** One gate on a line, and a line for each job that occupies a slot of one without room. */
 function linesOf(it: ExplainedGate, asOf: Date): string[] {
-  const { gate, key, limit, free, lacks, reason, nextAt, setBy, holders, shadow, wouldLack } = it;
+  const { gate, key, limit, free, lacks, reason, nextAt, setBy, holders, shadow, wouldLack, sharedBy } = it;
   const shares = "max" in limit ? sharesInWords(limit) : undefined;
   const of = shares === undefined ? "" : ` (${shares})`;
   const left =
@@ -166,12 +166,13 @@ function linesOf(it: ExplainedGate, asOf: Date): string[] {
     : "";
   const next =
     nextAt && reason === "throttle_empty" ? `; enough in ${inWords(nextAt.getTime() - asOf.getTime())}` : "";
+  const users = sharedBy ? `; shared by ${sharedBy.join(", ")}` : "";
   const real = shadow ? `; shadow: ${wouldLack ? "would hold it back" : "would let it go"}` : "";
   return [
-    `  ${lacks ? "x" : wouldLack ? "~" : "-"} ${gate}${key === null ? "" : ` of ${keyInWords(key)}`}: ${left}${next}${real}${set}`,
+    `  ${lacks ? "x" : wouldLack ? "~" : "-"} ${gate}${key === null ? "" : ` of ${keyInWords(key)}`}: ${left}${next}${real}${set}${users}`,
     ...holders.map(
-      ({ jobId, partition, admittedAt, workerId }) =>
-        `      job ${jobId} of ${keyInWords(partition)} since ${atTime(admittedAt)}${workerId ? `, ${workerId}` : ""}`,
+      ({ jobId, policy, partition, admittedAt, workerId }) =>
+        `      job ${jobId} of ${sharedBy ? `${policy}, ` : ""}${keyInWords(partition)} since ${atTime(admittedAt)}${workerId ? `, ${workerId}` : ""}`,
     ),
   ];
 }

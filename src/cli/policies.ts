@@ -25,6 +25,7 @@ interface Row {
   readonly staged: number;
   readonly oldestDueAgeSeconds: number | null;
   readonly oldestDueId: string | null;
+  readonly sharedBy: readonly string[] | null;
 }
 
 const ASKED = parameter(1, "text");
@@ -52,11 +53,13 @@ export const command = defineCommand({
 });
 
 function inLines(row: Row): string {
-  const { policy, version, enabled, definition, partitions, staged, inFlight } = row;
+  const { policy, version, enabled, definition, partitions, staged, inFlight, sharedBy } = row;
   return [
     `${policy}  version ${version}, ${enabled ? "on" : "off"}`,
     ...(row.paused ? [`  paused${pauseOf(row)}`] : []),
-    `  ${some(staged, "staged job")}, ${grouped(inFlight)} in flight, ${some(partitions, "partition")}`,
+    sharedBy
+      ? `  a limit shared by ${sharedBy.join(", ") || "no policy"}`
+      : `  ${some(staged, "staged job")}, ${grouped(inFlight)} in flight, ${some(partitions, "partition")}`,
     ...(row.oldestDueAgeSeconds === null
       ? []
       : [

@@ -93,6 +93,8 @@ export interface Gate<in C = unknown, out Kind extends string = string> {
   readonly overrides: Readonly<Record<string, OverrideRule>>;
   /** The functions among the options, for the definition's hash. */
   readonly functions: Readonly<Record<string, () => unknown>>;
+  /** Of a gate made by `shared`: the limit that it names, as a policy without tasks. */
+  readonly shared?: unknown;
 }
 
 /** One option of a gate: how it is declared, checked and stored. */

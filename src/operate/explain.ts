@@ -63,6 +63,8 @@ export interface ExplainedGate {
   wouldLack: boolean | null;
   /** When it has the tokens, or when the limit of 0 or the hold ends; null: it has room, or that depends on other jobs. */
   nextAt: Date | null;
+  /** Of a shared limit: the policies whose jobs it counts together. Null: it is this policy's alone. */
+  sharedBy: readonly string[] | null;
   /** The key of the partition for which a slot is reserved; null: none is. */
   keptFor: string | null;
   /** The five jobs that have occupied its slots for longest, if it has no room. */
@@ -89,6 +91,7 @@ export interface SetBy {
 export interface Holder {
   /** Graphile Worker's id. */
   jobId: string;
+  policy: string;
   partition: string;
   admittedAt: Date;
   /** When a worker fetched it; null: not yet. */

@@ -4,6 +4,7 @@ import type { ResolvedValues } from "../gates/index.ts";
 /** A gate's own numbers: "60 per 1 min, capacity 60". Null: they come from the job's context. */
 export function numbersOf(values: ResolvedValues | null, length: (seconds: number) => string): string {
   if (values === null) return "its numbers come from the context";
+  if (Object.keys(values).length === 0) return "those of the shared limit";
   const { rate, per, calendar, shadow: _, per_worker: perWorker, ...others } = values;
   const period = typeof calendar === "string" ? calendarInWords(calendar) : length(Number(per));
   const pace = typeof per === "number" ? [`${rate} per ${period}`] : [];

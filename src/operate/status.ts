@@ -60,6 +60,8 @@ export interface PolicyStatus {
    * `policies` of {@link WorkerStatus} says which live workers have the one and which the other.
    */
   tasksTakenBy: readonly string[];
+  /** Of a shared limit, which has no jobs: the policies whose gates name it. Null: it is a policy. */
+  sharedBy: readonly string[] | null;
 }
 
 /** Jobs that wait for a policy that nobody declared. */
@@ -121,6 +123,7 @@ export async function status(
         live_definitions: number;
         paused_with_all: boolean;
         tasks_taken_by: string[];
+        shared_by: string[] | null;
         newest_version: number;
         in_force_because: PolicyStatus["inForceBecause"];
         oldest_due_age_seconds: number | null;
@@ -151,6 +154,7 @@ export async function status(
           ...live,
           ...why,
           tasksTakenBy: counts.tasks_taken_by,
+          sharedBy: counts.shared_by,
         };
         return {
           policy,

@@ -147,6 +147,12 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     );
   const { order, deadline } = readOrder(options.order);
   const gates = order === "strict" ? inStrictOrder(options) : readGates(options.gates);
+  const fairness = readFairness(options.fairness);
+  const sharing = gates.find((gate) => gate.shared !== undefined);
+  if (sharing !== undefined && fairness.halfLifeSeconds === null)
+    throw new ArgumentError(
+      `fairness must not be null with the shared limit "${sharing.name}", got null: policies share it by fair shares`,
+    );
   return Object.freeze({
     name,
     tasks: readTasks(name, options.tasks),
@@ -159,7 +165,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     weight: readValue("weight", options.weight, positiveNumber),
     cost: readValue("cost", options.cost, numberFromZero),
     gates,
-    ...readFairness(options.fairness),
+    ...fairness,
     order,
     deadline,
     tickAdmissionBudget: readCount("tickAdmissionBudget", options.tickAdmissionBudget),

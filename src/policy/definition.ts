@@ -25,6 +25,8 @@ export interface PolicyDefinition {
     constants: ResolvedValues;
     /** The numbers that `set_limit` accepts, by name. */
     overrides: Readonly<Record<string, OverrideRule>>;
+    /** Its numbers are those of the shared limit of its name. A shared limit has no tasks, and this one gate. */
+    shared?: true;
   }[];
   /** null: fairness is disabled; undefined: the preset's default. */
   halfLifeSeconds: number | null | undefined;
@@ -75,7 +77,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const { name, version, enabled, retries, unmanaged, slotTimeoutSeconds } = declaration;
   const { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead } = declaration;
   const described = {
-    gates: declaration.gates.map(({ name, kind, scope, values, constants, overrides }, position) => ({
+    gates: declaration.gates.map(({ name, kind, scope, values, constants, overrides, shared }, position) => ({
       name,
       kind,
       scope,
@@ -83,6 +85,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
       values,
       constants,
       overrides,
+      ...((shared !== undefined || declaration.tasks.length === 0) && { shared: true as const }),
     })),
     perWorker: declaration.gates.some(({ constants }) => constants.per_worker === true),
     weight: constant(declaration.weight),

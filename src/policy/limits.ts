@@ -11,6 +11,8 @@ export interface ResolvedLimit {
   readonly position: number;
   /** The scope key, for scope `"key"`. The keys of other scopes follow from partition and policy. */
   readonly key?: string;
+  /** Its numbers are those of the shared limit of this name. */
+  readonly shared?: true;
   /** The gate's numbers, by the names that the database gives them. */
   readonly [number: string]: ResolvedValues[string] | undefined | string;
 }
@@ -40,8 +42,8 @@ export function laneOf(limits: readonly ResolvedLimit[]): string | null {
 }
 
 function compileLimit(gate: Gate, position: number): (ctx: unknown) => ResolvedLimit {
-  const { name, kind, scope, scopeKey, values, resolve } = gate;
-  const head = { gate: name, kind, scope, position };
+  const { name, kind, scope, scopeKey, values, resolve, shared } = gate;
+  const head = { gate: name, kind, scope, position, ...(shared !== undefined && { shared: true as const }) };
   const what = `scope of gate "${name}"`;
   return (ctx) =>
     Object.freeze({

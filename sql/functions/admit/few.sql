@@ -143,7 +143,8 @@ begin
   end loop;
   v_before := v_rooms;
   v_reason := case when v_reason is not null then v_reason when not v_limiter_ids <@ v_ids then 'locked'
-    when v_is_probing then 'probe' end;
+    when v_is_probing then 'probe'
+    when p_policy.shared_ids = '{}' then null when _others_in_line(p_policy.id, v_limiters) then 'shared' end;
   if v_reason is not null then
     raise exception '%', v_reason using errcode = 'DPOUT';
   end if;

@@ -38,6 +38,9 @@ begin
   if (p_policy).keyed_scopes then
     v_claimed := _with_lanes(p_policy, v_claimed, p_now);
   end if;
+  if (p_policy).shared_ids <> '{}' and (p_policy).enabled then
+    v_limiters := _keep_for_others(p_policy, v_claimed, p_locked, v_limiters, p_now);
+  end if;
   v_candidates := case when (p_policy).enabled
     then _allocate(p_policy, v_claimed, v_limiters, p_now)
     else array(select c from _first_due(looked_at, (p_policy).batch_size, null) c) end;

@@ -236,6 +236,8 @@ begin
       or (p.enabled and _with_new_shares(p.id, 1) <> '{}') then timestamptz '-infinity' end,
     (select l.wake_at from limiters l
       where l.policy_id = p.id and l.wake_at is not null order by l.wake_at limit 1),
+    case when p.shared_ids <> '{}' then (
+      select min(l.wake_at) from limiters l where l.policy_id = any(p.shared_ids) and l.wake_at is not null) end,
     case when not p.enabled then null when exists (
         select from overrides o where o.policy_id = p.id and o.to_announce <> '{}')
       then '-infinity' when p_now is not null then (

@@ -329,6 +329,7 @@ $$;
 --   next_at   when it has the tokens that it lacks, or when the override ends that sets it to 0; null: other jobs decide it
 --   set_by    the override in force, with who set it and for what (`key`, or `where`, the context; neither: every key), and
 --     whether it is a `hold`; null: the numbers are the policy's, or of the job's context (`source`)
+--   shared_by  the policies whose jobs it counts, of a shared limit; null: it is this policy's alone
 --   kept_for  the partition for which a slot is reserved
 --   holders   who occupies the slots of one without room: the five jobs that have done so for longest, oldest first. `long`:
 --     it has run for more than a minute, and for ten times as long as 95 of 100 runs of the policy (`runs_usually`, seconds)
@@ -367,10 +368,13 @@ begin
           where l.id = n.id and coalesce((w.set ->> 'rate')::float8, (w.set ->> 'max')::float8) <= 0)
         when n.tokens is not null
           then _throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar, p_cost, p_now) end,
+      'shared_by', case when d.gate ? 'shared' then (
+        select to_jsonb(v.shared_by) from :DISPATCH_POLICY_SCHEMA.policies v where v.policy = n.gate) end,
       'kept_for', (select r.key from partitions r where r.id = n.reserved_for),
       'holders', coalesce(case when n.tokens is null and k.lacks then (
         select jsonb_agg(jsonb_build_object(
-          'job_id', f.job_id::text, 'partition', q.key, 'admitted_at', f.admitted_at, 'started_at', j.locked_at,
+          'job_id', f.job_id::text, 'policy', (select p.name from policies p where p.id = f.policy_id), 'partition', q.key,
+          'admitted_at', f.admitted_at, 'started_at', j.locked_at,
           'worker_id', j.locked_by, 'long', coalesce(
             u.seconds > 0 and extract(epoch from p_now - j.locked_at) > greatest(10 * u.seconds, 60), false)) order by f.admitted_at, f.job_id)
         from (
@@ -381,11 +385,12 @@ begin
     ) order by i.ord), '[]')
     from unnest((p_partition).limiter_ids) with ordinality i (id, ord)
     join _rooms_of((p_policy).id, (p_partition).limiter_ids, p_now, true) n on n.id = i.id
+    join limiters m on m.id = n.id
     left join lateral (
       select x.value as gate from jsonb_array_elements((p_policy).definition -> 'gates') x where x.value ->> 'name' = n.gate
     ) d on true
     left join overrides o on o.id = _override_id_at(
-      (p_policy).id, n.gate, n.scope_key, case when d.gate ->> 'scope' = 'partition' then (p_partition).context end, p_now, p_now)
+      m.policy_id, n.gate, n.scope_key, case when d.gate ->> 'scope' = 'partition' then (p_partition).context end, p_now, p_now)
     cross join lateral (
       -- nobody asks the gates of a policy that is switched off
       select coalesce((p_policy).enabled and _lacks_room(

@@ -17,6 +17,8 @@ declare
   v_limit jsonb := v_gate -> 'limit';
   v_long jsonb := jsonb_path_query_first(v_gate, '$.holders[*] ? (@.long == true)');
   v_policy jsonb := jsonb_build_object('policy', p_it -> 'policy');
+  v_owner jsonb := jsonb_build_object(   -- whose limit it is
+    'policy', case when v_gate -> 'shared_by' <> 'null' then v_gate -> 'gate' else p_it -> 'policy' end, 'gate', p_it -> 'gate');
   v_partition jsonb := v_policy || jsonb_build_object('partition', p_it -> 'partition');
   v_no_ticks boolean := p_it ->> 'no_estimate' = 'neither a loop nor the crontab ticks its policy';
   v_verb text;
@@ -43,9 +45,9 @@ begin
     when (v_reason is null or v_kind = 'turn') and p_it -> 'ticked_by' = 'null' then 'tick' end;
   v_options := case v_verb
     when 'resume' then case when p_it #>> '{stop,what}' = 'policy' then v_policy else v_partition end
-    when 'clear_limit' then v_policy || jsonb_build_object('gate', p_it -> 'gate')
+    when 'clear_limit' then v_owner
       || jsonb_strip_nulls(jsonb_build_object('key', v_gate #> '{set_by,key}', 'where', v_gate #> '{set_by,where}'))
-    when 'set_limit' then v_policy || jsonb_build_object('gate', p_it -> 'gate')
+    when 'set_limit' then v_owner
       || jsonb_strip_nulls(jsonb_build_object('key', v_gate -> 'key'))
       || jsonb_build_object('until', p_now + interval '1 hour', 'set', case
         when v_limit ? 'rate' then '{"rate": 1}'

@@ -40,7 +40,7 @@ begin
     ) r;
   end if;
   update limiters l set
-    tokens = case when l.by_tokens then x.tokens_left else l.tokens end,
+    tokens = case when l.by_tokens then x.tokens_left + x.kept else l.tokens end,
     spent = coalesce(x.spent_then, l.spent),
     refilled_at = case when l.by_tokens then
       _throttle_filled_at(l.refilled_at, p_now) else l.refilled_at end,
@@ -56,7 +56,8 @@ begin
     elsewhere_until = case when p_elsewhere and l.kind = 'ahead' then p_now + interval '1 day' else l.elsewhere_until end
   from (
     select (x.before).id, (x.before).tokens, (x.before).shadow_tokens, (x.before).measured, (x.before).reserved_for,
-      (x.before).reserved_until, (x.before).pools, (x.before).rises_at, x.jobs, x.tokens as tokens_left, x.spent as spent_then
+      (x.before).reserved_until, (x.before).pools, (x.before).rises_at, coalesce((x.before).kept, 0) as kept,
+      x.jobs, x.tokens as tokens_left, x.spent as spent_then
     from unnest(p_left) x
   ) x
   left join unnest(v_reserved, v_owners, v_untils) r (id, partition_id, until) on r.id = x.id

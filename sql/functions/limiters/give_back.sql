@@ -110,6 +110,52 @@ begin
 end
 $$;
 
+-- Tells the policies whose partitions are among the first in the line of a shared limiter (`p_places`), or have waited there for
+-- longest: each gets a freed row, and is notified. The caller has locked the limiter. Returns whether one of them will come that
+-- is not `p_but`. Of those that will not come, one that was told keeps its row until it does.
+create or replace function _tell_in_line(p_limiter limiters, p_but int, p_places int, p_now timestamptz) returns boolean
+language plpgsql as $$
+declare
+  v_absent int[] := _absent_from(p_limiter, p_now);
+  v_told int[];
+  v_ids int[] := array(
+    select distinct x.policy_id from (
+      (select q.policy_id from partitions q where q.blocked_on = p_limiter.id order by q.fair_key, q.due_at limit p_places)
+      union all
+      (select q.policy_id from partitions q
+        where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now)
+        order by q.in_line_since limit (p_places + 9) / 10)
+    ) x
+    where x.policy_id is distinct from p_but);
+begin
+  if p_but is null and v_ids <@ v_absent then   -- whoever else shares it may stand behind them
+    v_ids := v_ids || array(
+      select p.id from policies p where p.shared_ids @> array[p_limiter.policy_id] and p.id <> all (v_absent));
+  end if;
+  with told as (
+    insert into freed (policy_id, limiter_id, at)
+    select u.id, p_limiter.id, p_now from unnest(v_ids) u (id)
+    where not exists (select from freed f where f.policy_id = u.id and f.limiter_id = p_limiter.id)
+    returning policy_id
+  )
+  select array_agg(t.policy_id) into v_told from told t;
+  perform _notify(p.name) from policies p where p.id = any(v_told);
+  return not v_ids <@ v_absent;
+end
+$$;
+
+-- The policies that leave their places at a shared limiter: they are paused or switched off, or have been told for a second that
+-- it has room, and have not looked. Nobody ticks them, or their passes are far behind.
+create or replace function _absent_from(p_limiter limiters, p_now timestamptz) returns int[] language plpgsql stable as $$
+begin
+  return array(
+    select p.id from policies p
+    where p.shared_ids @> array[p_limiter.policy_id] and (not p.enabled or p.paused_until > p_now or exists (
+      select from freed f
+      where f.policy_id = p.id and f.limiter_id = p_limiter.id and f.at < p_now - interval '1 second')));
+end
+$$;
+
 -- Leaves a freed row for each of these limiters, and notifies their policies. Somebody waits for each of them. Those that the
 -- caller passes on are left out.
 --
@@ -119,18 +165,27 @@ create or replace function _announce_freed(
 ) returns int language plpgsql volatile as $$   -- planned as _free_slots
 declare
   v_policy_ids int[];
+  v_limiter limiters;
+  v_is_shared boolean := false;
 begin
+  foreach v_limiter in array p_waited loop
+    continue when not v_limiter.shared;
+    v_is_shared := true;
+    perform _tell_in_line(v_limiter, null, _few() + 1, p_now);
+    perform _look_at_waiters(v_limiter.id, least(v_limiter.wake_at, p_now + interval '1 second'), v_limiter.fewest_pools);
+  end loop;
   with announced as (
     insert into freed (policy_id, limiter_id)
-    select w.policy_id, w.id from unnest(p_waited) w where (w.id in (select unnest(p_to_pass_on))) is not true
+    select w.policy_id, w.id from unnest(p_waited) w
+    where not w.shared and (w.id in (select unnest(p_to_pass_on))) is not true
     returning policy_id
   )
   select array_agg(distinct a.policy_id) into v_policy_ids from announced a;
   perform _notify(p.name) from policies p
   where p.id = any(v_policy_ids);
-  return (
+  return case when v_is_shared then 0 else (
     select min(case when w.kind = 'ahead' then _may_end(w, p_now) else 0 end)
-    from unnest(p_waited) w where w.policy_id = any(v_policy_ids));
+    from unnest(p_waited) w where w.policy_id = any(v_policy_ids)) end;
 end
 $$;
 
@@ -251,7 +306,7 @@ begin
         then _durations_after(l.policy_id, l.durations, p_jobs) else l.durations end
     from unnest(p_ids, p_slots) n (id, jobs)
     where l.id = n.id and l.id = any(p_ids)
-    returning l as limiter, l.id, p_passes_on and l.kind <> 'ahead' as passes_on,
+    returning l as limiter, l.id, p_passes_on and l.kind <> 'ahead' and not l.shared as passes_on,
       -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
       (select true from partitions q where q.blocked_on = l.id limit 1) is true as waited
   )

@@ -19,45 +19,54 @@ declare
   v_missed boolean;
 begin
   with wanted as materialized (
-    select c.partition_id, c.id as arrival_id, c.version as arrival_version,
+    select c.partition_id, l.owner_id, l.is_shared, case when l.is_shared then 0 else c.id end as arrival_id,
+      case when l.is_shared then 0 else c.version end as arrival_version,
       l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, _breadth(l.value ->> 'scope') as breadth,
       (l.value ->> 'position')::smallint as position,
       jsonb_populate_record(null::gate_numbers, l.value) as numbers,
       case when l.value ->> 'scope' = 'partition' then c.context end as context,
       _scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
-    from unnest(p_changed) c cross join lateral jsonb_array_elements(c.limits) l
+    from unnest(p_changed) c cross join lateral jsonb_array_elements(c.limits) x
+    cross join lateral (   -- those of a shared limit are its own
+      select s.value, coalesce((s.value ->> 'owner')::int, p_policy_id) as owner_id, s.value ? 'owner' as is_shared
+      from (select case when x.value ? 'shared' then _of_shared(x.value, c.key) else x.value end as value offset 0) s
+    ) l
   ),
   limiter as materialized (
-    select distinct on (w.gate, w.scope_key) w.* from wanted w
-    order by w.gate, w.scope_key, w.arrival_version desc, w.arrival_id desc
+    select distinct on (w.owner_id, w.gate, w.scope_key) w.* from wanted w
+    order by w.owner_id, w.gate, w.scope_key, w.arrival_version desc, w.arrival_id desc
   ),
   there as materialized (
     -- "limit 1" makes it one look at the index each: else the planner read all limiters of the policy
-    select l.id, l.gate, l.scope_key from limiter w
+    select l.id, l.policy_id, l.gate, l.scope_key from limiter w
     cross join lateral (
-      select x.id, x.gate, x.scope_key from limiters x
-      where x.policy_id = p_policy_id and x.gate = w.gate and x.scope_key = w.scope_key limit 1
+      select x.id, x.policy_id, x.gate, x.scope_key from limiters x
+      where x.policy_id = w.owner_id and x.gate = w.gate and x.scope_key = w.scope_key limit 1
     ) l
   ),
   made as (
     insert into limiters (
-      policy_id, gate, scope_key, kind, breadth, position, numbers, tokens, refilled_at, current_max, arrival_id, version)
-    select p_policy_id, w.gate, w.scope_key, w.kind, w.breadth, w.position, _valid_numbers(w.numbers),
+      policy_id, gate, scope_key, kind, breadth, shared, position, numbers, tokens, refilled_at, current_max, arrival_id,
+      version)
+    select w.owner_id, w.gate, w.scope_key, w.kind, w.breadth, w.is_shared, w.position, _valid_numbers(w.numbers),
       case when (w.numbers).rate is null then null
-        when v_overridden
-          then _first_tokens(p_policy_id, w.gate, w.scope_key, w.numbers, w.context, p_now)
+        when v_overridden or w.is_shared
+          then _first_tokens(w.owner_id, w.gate, w.scope_key, w.numbers, w.context, p_now)
         else _throttle_capacity(w.numbers) end,
       case when (w.numbers).rate is not null then p_now end, (w.numbers).initial_max, w.arrival_id, w.arrival_version
     from limiter w
-    where not exists (select from there t where t.gate = w.gate and t.scope_key = w.scope_key)
+    where not exists (
+      select from there t where t.policy_id = w.owner_id and t.gate = w.gate and t.scope_key = w.scope_key)
     on conflict (policy_id, gate, scope_key) do nothing
-    returning id, gate, scope_key
+    returning id, policy_id, gate, scope_key
   ),
   limiter_id as materialized (select * from there union all select * from made)
   select
     (select jsonb_object_agg(x.partition_id, x.ids) from (
-      select w.partition_id, array_agg(i.id order by w.breadth, w.position) as ids
-      from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.scope_key
+      -- shared ones in the same order in all policies
+      select w.partition_id, array_agg(i.id order by w.breadth, w.is_shared, case when w.is_shared then w.owner_id end, w.position)
+        as ids
+      from wanted w join limiter_id i on i.policy_id = w.owner_id and i.gate = w.gate and i.scope_key = w.scope_key
       where w.partition_id is not null   -- that of `take`
       group by w.partition_id) x),
     array_agg(m.gate), array_agg(m.scope_key),
@@ -69,6 +78,34 @@ begin
     into limiters, made_gates, made_keys
     from _make_limiters(p_policy_id, p_changed, p_now) m;
   end if;
+end
+$$;
+
+-- A limit that names a shared limit, with that limit's numbers and number (`owner`). It counts over a key in any case, because its
+-- partitions are of several policies. Raises if nobody has declared it: the arrival stays until somebody has.
+create or replace function _of_shared(p_limit jsonb, p_key text) returns jsonb language plpgsql stable as $$
+declare
+  v_limit jsonb := (
+    select (p_limit || (p.definition #> '{gates,0,values}'))
+      || jsonb_build_object('owner', p.id, 'kind', p.definition #> '{gates,0,kind}')
+      || case when p_limit ->> 'scope' = 'partition' then jsonb_build_object('scope', 'key', 'key', p_key) else '{}' end
+    from policies p where p.name = p_limit ->> 'gate' and p.shared);
+begin
+  if v_limit is null then
+    raise exception 'dispatch_policy: nobody has declared the shared limit %: start a worker whose policies name it',
+      quote_literal(p_limit ->> 'gate') using errcode = 'DPPOL';
+  end if;
+  return v_limit;
+end
+$$;
+
+-- A shared limit has got another definition: all of its limiters get the numbers at once.
+create or replace function _change_shared(p_policy policies, p_now timestamptz) returns void language plpgsql as $$
+begin
+  perform _change_limiters(p_policy, jsonb_object_agg(l.id, jsonb_build_object(
+      'arrival_id', 0, 'version', (p_policy).generation, 'limit', _of_shared(jsonb_build_object(
+        'gate', l.gate, 'position', l.position, 'scope', case l.breadth when 1 then 'key' else 'policy' end), null))), '{}', p_now)
+  from limiters l where l.policy_id = (p_policy).id and l.shared having count(*) > 0;
 end
 $$;
 
@@ -260,12 +297,12 @@ begin
 end
 $$;
 
--- Whether a definition gives a limiter other numbers than it has.
+-- Whether a definition gives a limiter other numbers than it has. Those of a shared limit change with its own definition.
 create or replace function _numbers_differ(
   limiter limiters, p_limit jsonb
 ) returns boolean language sql stable as $$
   -- a bare expression, so that it is inlined: as a query it took 20 us for each limiter of each arrival
-  select (limiter.kind, limiter.breadth, limiter.position, limiter.numbers)
+  select not p_limit ? 'shared' and (limiter.kind, limiter.breadth, limiter.position, limiter.numbers)
     is distinct from (
       p_limit ->> 'kind', _breadth(p_limit ->> 'scope'), (p_limit ->> 'position')::smallint,
       jsonb_populate_record(null::gate_numbers, p_limit));

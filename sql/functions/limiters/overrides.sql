@@ -186,7 +186,7 @@ begin
   elsif p_key is not null then
     raise exception 'dispatch_policy: %: key is % and where is %, expected one of them', p_verb,
       quote_literal(left(p_key, 60)), left(p_where::text, 60) using errcode = 'DPARG';
-  elsif v_gate ->> 'scope' <> 'partition' then
+  elsif v_gate ->> 'scope' <> 'partition' or (p_policy).shared then
     raise exception 'dispatch_policy: %: where is %, expected none: gate % counts over %, and not over a partition, which has a context. Name its key, or leave both out',
       p_verb, left(p_where::text, 60), quote_literal(p_gate),
       case v_gate ->> 'scope' when 'policy' then 'the whole policy' else 'a key' end using errcode = 'DPARG';

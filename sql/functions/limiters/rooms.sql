@@ -6,7 +6,7 @@ create or replace function _rooms_of(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns setof room_before language sql stable as $$
   select n.* from limiters l
-  cross join lateral _override_now(p_policy_id, l, p_now) o
+  cross join lateral _override_now(l.policy_id, l, p_now) o
   cross join lateral _room_of(l, o.set, o.turned_at, p_now, p_bounded) n
   where l.id = any(p_limiter_ids);
 $$;
@@ -50,7 +50,7 @@ create or replace function _room_of(
       _window_remembered(e.numbers, p_now), _window_remembered(e.own_numbers, p_now),
       e.longest) end,
     e.admitted, case when e.is_shadow then e.tokens_now end, case when e.is_shadow then e.slots_now end,
-    case when e.pools is not null then (e.numbers).max end, e.pools, e.rises_at
+    case when e.pools is not null then (e.numbers).max end, e.pools, e.rises_at, null::float8
   from (
     select x.*, (x.numbers).shadow is true as is_shadow,
       case when x.by_tokens then case
@@ -261,7 +261,7 @@ create or replace function _limiters_of_pass(
   p_policy_id int, p_limiters limiters[], p_now timestamptz, p_bounded boolean
 ) returns room_before[] language plpgsql stable as $$
 begin
-  if exists (select from overrides o where o.policy_id = p_policy_id) then
+  if exists (select from overrides o where o.policy_id = p_policy_id) or exists (select from unnest(p_limiters) l where l.shared) then
     return array(
       select n from _rooms_of(
         p_policy_id, array(select l.id from unnest(p_limiters) l), p_now, p_bounded) n);
@@ -284,7 +284,7 @@ declare
   v_turned_at timestamptz;
   v_room room_before;
 begin
-  if p_is_overridden then
+  if p_is_overridden or (p_limiter).shared then
     select o.set, o.turned_at into v_set, v_turned_at from _override_now((p_limiter).policy_id, p_limiter, p_now) o;
   end if;
   if v_set is not null or v_turned_at is not null or (p_limiter).reserved_until > p_now

@@ -35,7 +35,8 @@ begin
     select c.policy_id from (
       select distinct l.policy_id from limiters l where l.id = any(v_ids)
     ) c
-    where _try_lock_turn(c.policy_id, 'route'));
+    where _try_lock_turn(c.policy_id, 'route') and not exists (   -- nor those that share it
+      select from policies p where p.shared_ids @> array[c.policy_id] and not _try_lock_turn(p.id, 'route')));
   v_ids := array(
     select l.id from limiters l
     where l.id = any(v_ids) and l.policy_id = any(v_policy_ids) order by l.id for update skip locked);

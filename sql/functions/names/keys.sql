@@ -239,6 +239,7 @@ begin
     select coalesce(jsonb_agg(
       (g.value -> 'values') || jsonb_build_object(
         'gate', g.value -> 'name', 'kind', g.value -> 'kind', 'scope', g.value -> 'scope', 'position', g.value -> 'position')
+        || case when g.value ? 'shared' then '{"shared": true}'::jsonb else '{}' end
       order by (g.value ->> 'position')::int), '[]')
     from jsonb_array_elements(p_definition -> 'gates') g);
 end

@@ -13,6 +13,32 @@ begin
 end
 $$;
 
+-- The policy of this name, which has jobs to stop or to admit. Raises if it is a shared limit.
+create or replace function _policy_with_jobs(p_policy text) returns policies language plpgsql stable as $$
+declare
+  v_policy policies := _policy(p_policy);
+begin
+  if v_policy.shared then
+    raise exception 'dispatch_policy: % is a shared limit, expected a policy: a limit has no jobs of its own. To stop its jobs, set its max or rate to 0',
+      quote_literal(p_policy) using errcode = 'DPARG';
+  end if;
+  return v_policy;
+end
+$$;
+
+-- The policy whose limiters a gate of this policy has: its own, or the shared limit of that name. Raises as _policy.
+create or replace function _policy_of_gate(p_policy text, p_gate text) returns policies language plpgsql stable as $$
+declare
+  v_policy policies := _policy(p_policy);
+begin
+  if exists (
+    select from jsonb_array_elements(v_policy.definition -> 'gates') g where g.value ->> 'name' = p_gate and g.value ? 'shared') then
+    return _policy(p_gate);
+  end if;
+  return v_policy;
+end
+$$;
+
 -- Raises for a policy that nobody has declared. The message names those that were declared.
 create or replace function _unknown_policy(p_policy text) returns void language plpgsql as $$
 begin

@@ -113,9 +113,8 @@ begin
     update partitions p set
       looked_at = p_now,
       fair_key = _fair_key(
-        p_policy, _decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now), p.mean_work,
-        p.weight, p_now)
-    where p.id = any(v_ids);
+        o, _decayed(p.decayed_admits, p.decayed_at, o.half_life, p_now), p.mean_work, p.weight, p_now)
+    from policies o where o.id = p.policy_id and p.id = any(v_ids);   -- others may wait for a shared limiter
   end if;
 end
 $$;

@@ -9,7 +9,7 @@ create or replace function _stop_partition(
   out matched int, out changed int, out stored boolean
 ) language plpgsql as $$
 declare
-  v_policy policies := _policy(p_policy);
+  v_policy policies := _policy_with_jobs(p_policy);
   v_id uuid := _partition_id(p_policy, p_partition);
   v_ids uuid[];
 begin

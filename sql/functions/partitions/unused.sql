@@ -152,13 +152,13 @@ as $$
         and (l.fewest_pools < n.pools) is not true   -- nor those whose gate has new shares
         and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
       and not exists (select from freed f
-        where f.policy_id = q.policy_id and f.limiter_id = q.blocked_on)
+        where (f.policy_id = q.policy_id or l.shared) and f.limiter_id = q.blocked_on)
       and (q.blocked_on is null or not exists (
           select from overrides o
-          where o.policy_id = q.policy_id and least(o.announce_at, o.announce_again_at) <= p_now)
+          where o.policy_id in (q.policy_id, l.policy_id) and least(o.announce_at, o.announce_again_at) <= p_now)
         and not exists (
           select from overrides o
-          where o.policy_id = q.policy_id and o.to_announce <> '{}'))
+          where o.policy_id in (q.policy_id, l.policy_id) and o.to_announce <> '{}'))
     order by q.id limit 10000 for no key update of q skip locked
   ),
   woken as (

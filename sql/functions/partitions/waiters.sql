@@ -19,6 +19,12 @@ declare
     order by l.wake_at limit p_most);
   v_others bigint[];
 begin
+  if (p_policy).shared_ids <> '{}' then   -- whoever comes first looks, and tells the others (_look_again)
+    v_timed_ids := v_timed_ids || array(
+      select l.id from limiters l
+      where l.policy_id = any((p_policy).shared_ids) and l.wake_at is not null and l.wake_at <= p_now
+      order by l.wake_at limit p_most);
+  end if;
   v_others := v_timed_ids || _with_new_shares((p_policy).id, p_most);
   if v_others <> '{}' then
     v_ids := v_ids || array(select unnest(v_others) except select unnest(v_ids || p_locked));
@@ -59,6 +65,9 @@ create or replace function _call(
   out called claimed[], out chosen uuid[]
 ) language plpgsql as $$
 begin
+  if (p_policy).shared or (p_policy).shared_ids <> '{}' then
+    perform _pass_by_absent((p_policy).id, p_looked_at, p_now);
+  end if;
   perform _refresh_keys(p_policy, p_looked_at, null, p_now);
   called := (_next_in_line(p_policy, p_shard, array(select l from limiters l where l.id = any(p_looked_at)), null,
     exists (select from overrides o where o.policy_id = (p_policy).id), p_bounded, p_most, p_now)).called;
@@ -70,6 +79,149 @@ begin
     update partitions q set denied_until = '-infinity', blocked_on = null, denied_reason = null, looked_at = p_now
     where q.id = any(array(select c.id from unnest(called) c where c.id <> all (chosen)));
   end if;
+end
+$$;
+
+-- Takes partitions out of the lines of these shared limiters whose policies do not come (_absent_from), a thousand of each. They
+-- are ready, and claimed when their policy is ticked. It skips locked ones.
+create or replace function _pass_by_absent(p_policy_id int, p_limiter_ids bigint[], p_now timestamptz) returns void
+language plpgsql as $$
+declare
+  v_limiter limiters;
+  v_absent int[];
+begin
+  for v_limiter in select l.* from limiters l where l.id = any(p_limiter_ids) and l.shared loop
+    v_absent := array_remove(_absent_from(v_limiter, p_now), p_policy_id);
+    continue when v_absent = '{}';
+    update partitions q set denied_until = '-infinity', blocked_on = null, denied_reason = null
+    where q.id = any(array(
+      select p.id from partitions p
+      where p.id = any(array(
+          select x.id from (
+            select y.id, y.policy_id from partitions y
+            where y.blocked_on = v_limiter.id order by y.fair_key, y.due_at limit 1000) x
+          where x.policy_id = any(v_absent)))
+        and p.blocked_on = v_limiter.id
+      order by p.id for no key update skip locked));
+  end loop;
+end
+$$;
+
+-- Locks the partitions of a policy among those that a shared limiter calls, of all policies: the `p_places` first, and those that
+-- have been in line for longest (`p_longest`). It skips locked ones.
+create or replace function _own_in_line(
+  p_policy_id int, p_shard text, p_limiter_id bigint, p_places int, p_longest int, p_now timestamptz
+) returns claimed[] language plpgsql as $$
+declare
+  v_oldest uuid[] := array(
+    select q.id from partitions q
+    where q.blocked_on = p_limiter_id and q.in_line_since <= _long_since(p_now) order by q.in_line_since limit p_longest);
+  v_first uuid[] := array(
+    select q.id from partitions q where q.blocked_on = p_limiter_id order by q.fair_key, q.due_at limit p_places);
+begin
+  return array(
+    select _as_claimed(q, q.id = any(v_oldest)) from partitions q
+    where q.id = any(v_oldest || v_first) and q.policy_id = p_policy_id and q.blocked_on = p_limiter_id
+      and (p_shard is null or q.shard = p_shard)
+    order by q.id = any(v_oldest) desc, q.fair_key, q.due_at
+    for no key update skip locked);
+end
+$$;
+
+-- What shared limiters have left for the partitions that a pass has claimed, once partitions of other policies have what is
+-- theirs: of all jobs of both, in the order of their virtual times, those of others that have room. They are told already, or
+-- there is a time (_look_again). Their part (`kept`) is written back with the rest.
+create or replace function _keep_for_others(
+  p_policy policies, p_claimed claimed[], p_limiters limiters[], p_rooms room_before[], p_now timestamptz
+) returns room_before[] language plpgsql as $$
+declare
+  v_limiter limiters;
+  v_room room_before;
+  v_kept float8;
+begin
+  foreach v_limiter in array p_limiters loop
+    continue when not v_limiter.shared;
+    for v_at in 1..cardinality(p_rooms) loop
+      v_room := p_rooms[v_at];
+      continue when v_room.id <> v_limiter.id or v_room.rate <= 0 or least(v_room.tokens, v_room.slots) <= 0
+        or v_room.slots = 2147483647;
+      v_kept := _places_of_others(p_policy, p_claimed, v_limiter, v_room, p_now);
+      continue when v_kept = 0;
+      v_room.kept := v_kept;
+      v_room.slots := v_room.slots - v_kept;
+      v_room.tokens := v_room.tokens - v_kept;
+      v_room.rises_at := least(v_room.rises_at, p_now + interval '1 second');
+      p_rooms[v_at] := v_room;
+    end loop;
+  end loop;
+  return p_rooms;
+end
+$$;
+
+-- How many slots or tokens of a shared limiter others are to have, see _keep_for_others. As in _rank, the jobs of a partition
+-- follow each other in virtual time. A bound on their number comes from the level below which so many jobs would be.
+create or replace function _places_of_others(
+  p_policy policies, p_claimed claimed[], p_limiter limiters, p_room room_before, p_now timestamptz
+) returns float8 language plpgsql stable as $$
+declare
+  v_places int := _room_for_waiters(p_room, false);
+  v_absent int[];
+  v_oldest uuid[];
+  v_others uuid[];
+begin
+  v_oldest := array(
+    select q.id from partitions q
+    where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now)
+    order by q.in_line_since limit _places_by_wait(p_policy, p_room));
+  v_others := array(
+    select q.id from partitions q
+    where q.policy_id <> (p_policy).id and q.id = any(v_oldest || array(
+      select x.id from partitions x where x.blocked_on = p_limiter.id order by x.fair_key, x.due_at limit v_places)));
+  if v_others = '{}' then
+    return 0;
+  end if;
+  v_absent := _absent_from(p_limiter, p_now);
+  return (
+    with part as materialized (
+      select q.id, q.policy_id <> (p_policy).id as is_other, coalesce(c.goes_first, q.id = any(v_oldest)) as goes_first,
+        case when p_limiter.by_tokens then q.head_cost else 1 end as cost, q.weight / e.work as weight,
+        least(greatest(q.staged, 1), v_places) as jobs,
+        case when d.decayed < e.work / 1000 then 0 else d.decayed / e.work end as decayed
+      from partitions q
+      join policies p on p.id = q.policy_id
+      left join unnest(p_claimed) c on c.id = q.id
+      cross join lateral (select coalesce(_work_of(p, q.mean_work), 1) as work) e
+      cross join lateral (select _decayed(q.decayed_admits, q.decayed_at, p.half_life, p_now) as decayed) d
+      where q.id = any(v_others || array(select x.id from unnest(p_claimed) x where p_limiter.id = any(x.limiter_ids)))
+        and q.policy_id <> all (v_absent)
+    ),
+    level as materialized (
+      select min(x.level) as vt from (
+        select (v_places + (select count(*) from part) + sum(p.decayed) over w) / sum(p.weight) over w as level
+        from part p window w as (order by p.decayed / p.weight, p.id rows unbounded preceding)) x
+    ),
+    job as (
+      select p.is_other, p.cost, sum(p.cost) over in_order - p.cost as before
+      from part p cross join level v
+      cross join lateral generate_series(
+        1, least(p.jobs, greatest(1, floor(v.vt * p.weight - p.decayed + 1e-6)))::int) n
+      window in_order as (
+        order by n > 1 or not p.goes_first, (p.decayed + n) / p.weight, p.id rows unbounded preceding)
+    )
+    select coalesce(sum(least(j.cost, r.room - j.before)), 0)
+    from job j cross join (select coalesce(p_room.tokens, p_room.slots) as room) r
+    where j.is_other and j.before < r.room);
+end
+$$;
+
+-- Whether partitions of other policies are among the first that wait for these limiters: then a pass shares the room out.
+create or replace function _others_in_line(p_policy_id int, p_limiters limiters[]) returns boolean language plpgsql stable as $$
+begin
+  return exists (
+    select from unnest(p_limiters) l
+    cross join lateral (
+      select q.policy_id from partitions q where q.blocked_on = l.id order by q.fair_key, q.due_at limit _few() + 1) q
+    where l.shared and q.policy_id <> p_policy_id);
 end
 $$;
 
@@ -109,19 +261,23 @@ begin
     end if;
     v_line := '{}';
     v_longest := least(_places_by_wait(p_policy, v_room), v_places);
-    if v_longest > 0 then
+    if v_limiter.shared then
+      v_line := _own_in_line((p_policy).id, p_shard, v_room.id, v_places, v_longest, p_now);
+    elsif v_longest > 0 then
       v_line := array(
         select _as_claimed(q, true) from partitions q
         where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard) and q.in_line_since <= _long_since(p_now)
         order by q.in_line_since limit v_longest
         for no key update skip locked);
     end if;
-    v_line := v_line || array(
-      select _as_claimed(q, false) from partitions q
-      where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard)
-        and (v_line = '{}' or q.id <> all (array(select c.id from unnest(v_line) c)))
-      order by q.fair_key, q.due_at limit v_places - cardinality(v_line)
-      for no key update skip locked);
+    if not v_limiter.shared then
+      v_line := v_line || array(
+        select _as_claimed(q, false) from partitions q
+        where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard)
+          and (v_line = '{}' or q.id <> all (array(select c.id from unnest(v_line) c)))
+        order by q.fair_key, q.due_at limit v_places - cardinality(v_line)
+        for no key update skip locked);
+    end if;
     if v_room.tokens is not null and v_room.breadth > 0 then
       v_reached := 0; v_cost := 0;
       foreach v_one in array v_line loop
@@ -176,6 +332,9 @@ $$;
 -- that there may be room. Not if its `now` is a day or more from the clock: then it replays another time, and nobody beside it
 -- goes by the clock.
 --
+-- The places of a shared limiter may be of other policies: those are told (_tell_in_line), and not this one, which has left them
+-- what is theirs. They tell this one in turn. If they do not come, there is a look after a second.
+--
 --   p_decided   partitions that the pass has decided about
 --   p_bounded   false: the ahead bound is looked at again while somebody waits for it; its rest is left to bounded passes
 create or replace function _look_again(
@@ -227,7 +386,11 @@ begin
         -- who begins to wait later does not ask again when the cap rises
         else least(case when v_room.reserved_for is not null then v_room.reserved_until end, v_room.rises_at) end;
       if v_first.id is not null and _room_for_waiters(v_room, false) > 0 then
-        v_left := v_left || v_room.id;
+        if v_limiter.shared and _tell_in_line(v_limiter, (p_policy).id, _room_for_waiters(v_room, false), p_now) then
+          v_wake_at := least(v_wake_at, p_now + interval '1 second');
+        else
+          v_left := v_left || v_room.id;
+        end if;
       end if;
     elsif v_room.breadth = 0 then
       v_wake_at := null;   -- its partition has its own time
@@ -238,8 +401,12 @@ begin
       v_wake_at := case when v_first.id is not null then _throttle_ready_at(
         v_room.tokens, v_room.rate, v_room.per, v_room.capacity, v_room.spent, v_room.calendar, v_first.head_cost, p_now) end;
       if v_wake_at <= p_now then   -- it is not for this pass to call it, or others have locked it
-        v_wake_at := p_now + interval '50 milliseconds';
-        v_passed_by := v_passed_by + 1;
+        if v_limiter.shared and _tell_in_line(v_limiter, (p_policy).id, _room_for_waiters(v_room, false), p_now) then
+          v_wake_at := p_now + interval '1 second';
+        else
+          v_wake_at := p_now + interval '50 milliseconds';
+          v_passed_by := v_passed_by + 1;
+        end if;
       end if;
     end if;
     if v_turns then

@@ -37,6 +37,14 @@ begin
         quote_literal(v_name), quote_literal(v_gate), quote_literal(v_zone) using errcode = 'DPARG';
     end;
   end loop;
+  v_gate := (
+    select g.value ->> 'name' from jsonb_array_elements(p_definition -> 'gates') g
+    where g.value ? 'shared' and g.value ->> 'name' <> v_name and not exists (
+      select from policies p where p.shared and p.name = g.value ->> 'name') limit 1);
+  if v_gate is not null then
+    raise exception 'dispatch_policy: policy %: nobody has declared its shared limit %: declare that first',
+      quote_literal(v_name), quote_literal(v_gate) using errcode = 'DPPOL';
+  end if;
   -- declarations of several processes at once, one after the other
   perform _lock_turn(0, 'declare');
   insert into policies (
@@ -49,6 +57,10 @@ begin
   left join all_policies a on a.paused_until > clock_timestamp()
   on conflict (name) do nothing;
   v_policy := _policy(v_name);
+  if v_policy.shared <> (p_definition -> 'tasks' = '[]') then
+    raise exception 'dispatch_policy: % has the name of a %, expected another name', quote_literal(v_name),
+      case when v_policy.shared then 'shared limit' else 'policy' end using errcode = 'DPARG';
+  end if;
   -- one that is in force keeps its declaration: a worker that starts with the same one changes nothing
   insert into definitions as d (policy_id, hash, definition, settings, declared_at, host, pid)
   values (v_policy.id, p_hash, p_definition, p_settings, clock_timestamp(), p_host, p_pid)
@@ -104,11 +116,15 @@ begin
   update definitions d
   set in_force_at = case when d.hash = p_hash then clock_timestamp() end
   where d.policy_id = v_id and (d.hash = p_hash) <> (d.in_force_at is not null);
-  v_limiter_id := _make_ahead(v_id);
+  v_limiter_id := case when not (p_policy).shared then _make_ahead(v_id) end;
   update policies p set
     version = (v_definition ->> 'version')::int, definition = v_definition, definition_hash = p_hash,
     generation = p.generation + (p.definition_hash <> p_hash)::int, declared_at = p_declared_at,
     keyed_scopes = p.keyed_scopes or v_definition @? '$.gates[*] ? (@.scope == "key")',
+    shared_ids = p.shared_ids || array(
+      select x.id from jsonb_array_elements(v_definition -> 'gates') g
+      join policies x on x.shared and x.name = g.value ->> 'name'
+      where g.value ? 'shared' and x.id <> v_id and x.id <> all (p.shared_ids)),
     retries = v_definition ->> 'retries', slot_timeout = (v_definition ->> 'slotTimeoutSeconds')::float8,
     breaker_failures = (v_definition #>> '{breaker,failures}')::int,
     breaker_within = (v_definition #>> '{breaker,withinSeconds}')::float8,
@@ -148,6 +164,11 @@ begin
   insert into policy_tasks as t (task_identifier, policy_id)
   select x.task, v_id from jsonb_array_elements_text(v_definition -> 'tasks') x (task)
   on conflict (task_identifier) do update set policy_id = excluded.policy_id where t.policy_id <> excluded.policy_id;
+  if (p_policy).shared then
+    perform _change_shared(p, clock_timestamp()) from policies p where p.id = v_id and v_differs;
+    perform _notify(v_definition ->> 'name');
+    return;   -- it has no partitions
+  end if;
   if v_differs then
     update definitions d set resolves = d.hash = p_hash, resolved_to = null
     where d.policy_id = v_id and (d.resolves or d.hash = p_hash);

@@ -68,7 +68,8 @@ returns table (policy text, policy_id int, shard text, ahead_limiter_id bigint) 
     -- a policy whose definition names its shard has no others
     union select u.shard from unnest(p_shards) u (shard) where p_idle and p.definition ->> 'shard' is null
   ) s
-  where p.name = any(p_policies) and s.shard is not null and (p_shards is null or s.shard = any(p_shards));
+  where p.name = any(p_policies) and s.shard is not null
+    and (p_shards is null or s.shard = any(p_shards) or p.shared);   -- a shared limit has one, whatever its policies have
 $$;
 
 -- Ends a pool's leases, so that the next loop need not wait until they run out. The rows stay, because the next loop learns

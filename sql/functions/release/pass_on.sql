@@ -81,6 +81,7 @@ begin
       case when exists (select from arrivals a where a.policy = p.name) then 'arrivals'
         when (p.ahead_limiter_id = any(v_locked_ids)) is not true then 'locked'   -- with this lock nobody removes the policy meanwhile
         when exists (select from partitions q where q.blocked_on = p.ahead_limiter_id) then 'ahead'
+        when p.shared_ids <> '{}' and _others_in_line(p.id, v_limiters) then 'shared'
         else _left_for(p, v_now) end as left_for
     into v_there from policies p where p.id = p_policy_id;
     v_policy := v_there.policy;

@@ -83,7 +83,7 @@ begin
       and not exists (select from partitions q where q.probe_job_id = any(v_job_ids))
       -- ends change an adaptive one; and a job that took another's place has limiters of two policies
       and not exists (
-        select from limiters l where l.id = any(f.limiter_ids) and (l.current_max is not null or l.policy_id <> p.id));
+        select from limiters l where l.id = any(f.limiter_ids) and (l.current_max is not null or l.policy_id <> p.id and not l.shared));
     if found then
       v_turn := _pass_slots_on(
         v_policy_id, v_limiter_ids, v_jobs, case when v_counts_ends then _ends_being_recorded(v_jobs) else '{}' end, p_now);

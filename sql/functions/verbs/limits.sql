@@ -20,7 +20,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_policy policies := _policy(set_limit.policy);
+  v_policy policies := _policy_of_gate(set_limit.policy, set_limit.gate);
   v_now timestamptz;
   v_was jsonb;
 begin
@@ -49,7 +49,7 @@ begin
     coalesce(set_limit."from", '-infinity'), coalesce(set_limit.until, 'infinity'), v_now,
     coalesce(set_limit."from", '-infinity'), coalesce(set_limit.by, session_user), set_limit.reason);
   perform _notify(v_policy.name);
-  perform _audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
+  perform _audit('set_limit', v_policy.name, null, set_limit.gate, set_limit.key,
     jsonb_build_object('set', set_limit.set, 'from', set_limit."from", 'until', set_limit.until)
       || jsonb_strip_nulls(jsonb_build_object('where', set_limit."where", 'was', v_was)),
     set_limit.reason, set_limit.by, matched, changed);
@@ -73,7 +73,7 @@ begin
   select r.* into partitions, staged, in_flight
   from _reach((p_policy).name, case when p_key is not null or p_where is not null then array(
     select q.id from partitions q
-    where q.policy_id = (p_policy).id and (
+    where (q.policy_id = (p_policy).id or (p_policy).shared) and (
       v_limiter_id = any(q.limiter_ids) or (q.arrival_id > 0 and q.context @> p_where))) end) r;
 end
 $$;
@@ -96,7 +96,7 @@ create or replace function _clear_limit(
   p_where jsonb default null, p_dry_run boolean default false
 ) returns table (matched int, changed int, partitions int, staged int, in_flight int) language plpgsql as $$
 declare
-  v_policy policies := _policy(p_policy);
+  v_policy policies := _policy_of_gate(p_policy, p_gate);
   v_was jsonb;
 begin
   perform _check_limit(v_policy, p_gate, null, 'clear_limit', p_key, p_where);
@@ -115,7 +115,7 @@ begin
   from _end_overrides(v_policy.id, p_gate, p_key, p_where, null, null, coalesce(p_now, clock_timestamp())) e;
   matched := changed;
   perform _notify(v_policy.name);
-  perform _audit('clear_limit', p_policy, null, p_gate, p_key,
+  perform _audit('clear_limit', v_policy.name, null, p_gate, p_key,
     jsonb_strip_nulls(jsonb_build_object('where', p_where, 'was', v_was)), p_reason, p_by, matched, changed);
   return next;
 end

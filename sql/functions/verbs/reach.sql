@@ -64,7 +64,7 @@ begin
     raise exception 'dispatch_policy: name a policy, or say "all" => true; got policy %, all %',
       coalesce(quote_literal(p_policy), 'null'), coalesce(p_all::text, 'null') using errcode = 'DPARG';
   elsif p_policy is not null then
-    return next _policy(p_policy);
+    return next _policy_with_jobs(p_policy);
   else
     return query select p.* from policies p order by p.id;
   end if;

@@ -8,7 +8,7 @@
 -- have waiting jobs too, if a process added them that still knows the policy.
 --
 -- It refuses while a worker pool lives, which would declare the policy again, while its jobs are in flight, which would not
--- count any more, and, without `"into"`, while jobs wait. `matched` counts these, up to 10,000, `changed` those that moved.
+-- count any more, without `"into"` while jobs wait, and a shared limit while policies use it. `matched` counts these, up to 10,000, `changed` those that moved.
 -- `dry_run` only counts.
 create or replace function :DISPATCH_POLICY_SCHEMA.remove_policy(
   policy text, "into" text default null, count int default 500, reason text default null, by text default null,
@@ -18,7 +18,7 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
 set lock_timeout = '900ms' as $$   -- as uninstall: it waits for passes
 #variable_conflict use_column
 declare
-  v_into policies; v_in_flight int;
+  v_into policies; v_in_flight int; v_users text;
 begin
   perform _check_count('remove_policy', remove_policy.count);
   if remove_policy."into" = remove_policy.policy then
@@ -51,9 +51,23 @@ begin
   v_in_flight := (
     select count(*) from in_flight_jobs f join policies p on p.id = f.policy_id where p.name = remove_policy.policy);
   perform _refuse_live_workers('remove_policy', remove_policy.policy);
+  v_users := (
+    select string_agg(quote_literal(u.name), ', ' order by u.name)
+    from policies p join policies u on u.shared_ids @> array[p.id]
+    where p.name = remove_policy.policy and (
+      u.definition -> 'gates' @> jsonb_build_array(jsonb_build_object('name', p.name, 'shared', true))
+      or exists (
+        select from partitions q where q.policy_id = u.id and q.limiter_ids && array(
+          select l.id from limiters l where l.policy_id = p.id))
+      or exists (
+        select from in_flight_jobs f where f.policy_id = u.id and f.limiter_ids && array(
+          select l.id from limiters l where l.policy_id = p.id))));
   if v_in_flight > 0 then
     raise exception 'dispatch_policy: remove_policy: % jobs of policy % are in flight, expected none: call it again when they have ended',
       v_in_flight, quote_literal(remove_policy.policy) using errcode = 'DPUSE';
+  elsif v_users is not null then
+    raise exception 'dispatch_policy: remove_policy: % is a shared limit of %, expected none: declare them without it, or remove them first',
+      quote_literal(remove_policy.policy), v_users using errcode = 'DPUSE';
   elsif matched > 0 and v_into.id is null then
     raise exception 'dispatch_policy: remove_policy: % jobs wait for policy %, expected none without "into". Name the policy that they move to. Or % first',
       matched, quote_literal(remove_policy.policy),
@@ -120,6 +134,7 @@ begin
   where k.policy = p_policy and not exists (select from staged_jobs s where s.id = k.staged_id);
   delete from pending x where x.policy = p_policy;
   delete from leases l where l.policy = p_policy;
+  update policies p set shared_ids = array_remove(p.shared_ids, v_id) where p.shared_ids @> array[v_id];
   delete from policies p where p.id = v_id;   -- and its tasks
   return true;
 end

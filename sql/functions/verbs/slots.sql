@@ -54,7 +54,7 @@ security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_tem
 set lock_timeout = '2s' as $$
 #variable_conflict use_column
 declare
-  v_policy policies := _policy(admit.policy);
+  v_policy policies := _policy_with_jobs(admit.policy);
   v_now timestamptz := coalesce(admit.now, clock_timestamp());
   v_lanes uuid[];   -- of the partition that it is for; null: all of the policy's
   v_partition_ids uuid[]; v_limiter_ids bigint[]; v_limiters room_before[]; v_candidates candidate[];

@@ -131,7 +131,7 @@ begin
     from _stop_partition(hold.policy, hold.partition, null, v_until, hold.reason, hold.by) s;
   else
     perform _check_until('hold', v_until, v_now, 'to end the hold of a key, clear its limit');
-    v_policy := _policy(hold.policy);
+    v_policy := _policy_of_gate(hold.policy, hold.gate);
     perform _check_limit(v_policy, hold.gate);
     v_gate := (
       select g.value from jsonb_array_elements(v_policy.definition -> 'gates') g where g.value ->> 'name' = hold.gate);
@@ -161,7 +161,7 @@ begin
     end if;
     perform _notify(v_policy.name);
   end if;
-  perform _audit('hold', hold.policy, hold.partition, hold.gate, hold.key,
+  perform _audit('hold', coalesce(v_policy.name, hold.policy), hold.partition, hold.gate, hold.key,
     jsonb_build_object('until', v_until), hold.reason, hold.by, matched, changed);
   return next;
 end
@@ -176,7 +176,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.switch_policy(
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_policy policies := _policy(switch_policy.policy);
+  v_policy policies := _policy_with_jobs(switch_policy.policy);
 begin
   if switch_policy.enabled is null then
     raise exception 'dispatch_policy: switch_policy: enabled is null, expected true or false' using errcode = 'DPARG';

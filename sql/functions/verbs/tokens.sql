@@ -12,7 +12,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.take(
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set lock_timeout = '250ms' as $$
 #variable_conflict use_column
 declare
-  v_policy policies := _policy(take.policy);
+  v_policy policies := _policy_of_gate(take.policy, take.gate);
   v_asked timestamptz := clock_timestamp();
   v_bucket record; v_limiter room_before; v_has_room boolean;
 begin
@@ -67,7 +67,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.sync(
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp set lock_timeout = '250ms' as $$
 #variable_conflict use_column
 declare
-  v_policy policies := _policy(sync.policy);
+  v_policy policies := _policy_of_gate(sync.policy, sync.gate);
   v_asked timestamptz := clock_timestamp();
   v_bucket record; v_limiter room_before; v_then float8;
 begin

@@ -39,7 +39,13 @@ export function gateTable({ visit, name, figures, shared, set, gates }: Gates): 
     "Its numbers, what operators set instead, and how full it is",
     gates,
     [
-      { title: "Gate", cell: ({ name: gate, constants }) => (constants.shadow ? `${gate} (shadow)` : gate) },
+      {
+        title: "Gate",
+        cell: ({ name: gate, constants, shared: isShared }) =>
+          isShared && gate !== name
+            ? html`<a href="${pathTo(base, "/policy", { policy: gate })}">${gate}</a>, shared`
+            : `${gate}${constants.shadow ? " (shadow)" : ""}`,
+      },
       { title: "Kind", cell: ({ kind }) => kind.replace("_", " ") },
       { title: "Counts over", cell: ({ scope }) => OVER[scope] },
       { title: "Own numbers", cell: ({ values }) => numbersOf(values, lasting) },
@@ -69,8 +75,8 @@ export function gateTable({ visit, name, figures, shared, set, gates }: Gates): 
         ? [
             {
               title: "Change",
-              cell: ({ name: gate }: Gate) =>
-                html`<a href="${pathTo(base, "/act/set-limit", { policy: name, gate })}" class="whole" aria-label="Change limit… of ${gate}">Change limit…</a>`,
+              cell: ({ name: gate, shared: isShared }: Gate) =>
+                html`<a href="${pathTo(base, "/act/set-limit", { policy: isShared ? gate : name, gate })}" class="whole" aria-label="Change limit… of ${gate}">Change limit…</a>`,
             },
           ]
         : []),

@@ -94,8 +94,8 @@ export const policy: Page = async (visit) => {
 ${factList([...stateFacts(found, figures), ...declaredFacts(definitions)])}
 ${actionLinks(visit, {
   target: { policy: name },
-  names: [found.paused ? "resume" : "pause", "set-limit", "retry"],
-  more: ["admit", "remove", "cancel"],
+  names: found.sharedBy ? ["set-limit"] : [found.paused ? "resume" : "pause", "set-limit", "retry"],
+  more: found.sharedBy ? [] : ["admit", "remove", "cancel"],
 })}
 ${differenceTables(definitions)}
 <h2>The last ${period.words}</h2>
@@ -193,6 +193,7 @@ function stateCards(it: PolicyStatus, figures: Figures, trend: Trend, base: stri
 function stateFacts(it: PolicyStatus, figures: Figures): readonly Fact[] {
   return [
     ["state", stateBadge(it)],
+    ...(it.sharedBy ? [["a limit shared by", it.sharedBy.join(", ")] as const] : []),
     ["last pass", ageOf(figures.sum("last_pass_age_seconds"))],
     ["ended in workers without the package", grouped(it.endedElsewhere)],
   ];

@@ -72,8 +72,8 @@ ${table(
     },
     {
       title: "Gate",
-      cell: ({ gate, key, shadow }) =>
-        `${gate}${key === null ? "" : ` of ${keyInWords(key)}`}${shadow ? " (shadow)" : ""}`,
+      cell: ({ gate, key, shadow, sharedBy }) =>
+        `${gate}${key === null ? "" : ` of ${keyInWords(key)}`}${shadow ? " (shadow)" : ""}${sharedBy ? `, shared by ${sharedBy.join(", ")}` : ""}`,
     },
     { title: "Left", cell: leftOf },
     { title: "Limit", cell: limitOf },
@@ -94,7 +94,7 @@ ${table(
     { title: "Job", cell: ({ jobId }) => jobLink(base, jobId) },
     {
       title: "Partition",
-      cell: ({ partition }) => (policy ? partitionLink(base, policy, partition) : partition),
+      cell: ({ policy: of, partition }) => partitionLink(base, of, partition),
     },
     {
       title: "For",
@@ -114,10 +114,10 @@ ${table(
 /** Operators set a gate's limit for the key that they look at. The bound ahead of the workers is no gate of the policy. */
 function change({ base, rights }: Visit, policy: string | undefined): readonly Column<ExplainedGate>[] {
   if (rights.role !== "operator" || policy === undefined) return [];
-  const cell = ({ gate, key, scope }: ExplainedGate) =>
+  const cell = ({ gate, key, scope, sharedBy }: ExplainedGate) =>
     scope === "workers"
       ? ""
-      : html`<a href="${pathTo(base, "/act/set-limit", { policy, gate, key: keyAsWritten(key ?? undefined) })}" class="whole" aria-label="Change limit… of ${gate}">Change limit…</a>`;
+      : html`<a href="${pathTo(base, "/act/set-limit", { policy: sharedBy ? gate : policy, gate, key: keyAsWritten(key ?? undefined) })}" class="whole" aria-label="Change limit… of ${gate}">Change limit…</a>`;
   return [{ title: "Change", cell }];
 }
 

@@ -1,0 +1,89 @@
+import { declaring, optional, show, wholeNumber } from "../checks/options.ts";
+import { ArgumentError } from "../errors.ts";
+import type { Gate } from "../gates/index.ts";
+import { readDeclaration } from "./declaration.ts";
+import { checkIdentifier } from "./job.ts";
+import type { AnyPolicy } from "./policy.ts";
+import { compileResolver } from "./resolve.ts";
+
+/** Options of {@link shared}. */
+export interface SharedOptions {
+  /**
+   * As a policy's: of two definitions that live workers have, the one of the higher version is in force, and of equal
+   * versions that of the worker which started last.
+   * @default 0
+   */
+  version?: number | undefined;
+}
+
+/**
+ * One limit for several policies: a partner's quota, a customer's cap, a machine. Declare it once, and name it among the
+ * `gates` of each policy that uses it. Their jobs are counted together, and shared out by the same virtual time as the
+ * partitions of one policy.
+ *
+ * Its name is its gate's name in each of these policies, and its own in `set-limit`, pages and metrics. A job counts for
+ * what the gate's `scope` gives in its policy: a key, `"policy"` for all jobs of these policies, or by default the key of
+ * the partition. Its numbers are constants, because they must be the same for all. An operator's limit changes them for
+ * one key.
+ *
+ * @throws {PolicyDefinitionError} if the gate has a name of its own, `perWorker`, or a number that is a function
+ * @example
+ * const shopify = shared("shopify", throttle({ rate: 2, per: "1 second", scope: (ctx: { shop: string }) => ctx.shop }));
+ * const orders = definePolicy("orders", {
+ *   context: (payload: { shop: string }) => ({ shop: payload.shop }),
+ *   partitionBy: (ctx) => ctx.shop,
+ *   gates: [shopify],
+ * });
+ * const stock = definePolicy("stock", {
+ *   context: (payload: { shop: string }) => ({ shop: payload.shop }),
+ *   partitionBy: (ctx) => ctx.shop,
+ *   gates: ({ concurrency }) => [shopify, concurrency({ max: 1 })],
+ * });
+ */
+export function shared<C, Kind extends string>(
+  name: string,
+  gate: Gate<C> & { readonly kind: Kind },
+  options: SharedOptions = {},
+): Gate<C> & { readonly kind: Kind } {
+  declaring("", () => checkIdentifier("the first argument of shared", name));
+  return declaring(`shared limit "${name}": `, () => {
+    if (typeof gate?.resolve !== "function" || gate.shared !== undefined)
+      throw new ArgumentError(`expected a gate, such as throttle({ … }), got ${show(gate)}`);
+    if (gate.name !== gate.kind)
+      throw new ArgumentError(`name of its gate must be left out, got ${show(gate.name)}: the limit has one`);
+    if (name === "ahead") throw new ArgumentError('name must not be "ahead": that gate is the ahead bound');
+    const computed = Object.keys(gate.functions).filter((option) => option !== "scope");
+    if (computed.length > 0)
+      throw new ArgumentError(
+        `${computed.join(", ")} must be a constant, got a function: all policies go by one number. ` +
+          "Another number for one key is set by set-limit",
+      );
+    if (gate.constants.per_worker === true)
+      throw new ArgumentError(
+        "perWorker must be left out, got true: no worker pool runs jobs of the limit itself",
+      );
+    const version = optional("version", options.version, wholeNumber(0));
+    return Object.freeze({ ...gate, name, ...NAMED, shared: asPolicy(name, gate as Gate, version) });
+  });
+}
+
+/** What a policy says of a gate that it only names: the numbers are the limit's own. */
+const NOTHING = Object.freeze({});
+const NAMED = { values: NOTHING, constants: NOTHING, resolve: () => NOTHING, overrides: NOTHING };
+
+/** The limit itself: a policy without tasks. */
+function asPolicy(name: string, gate: Gate, version: number | undefined): AnyPolicy {
+  const read = readDeclaration(name, {
+    partitionBy: "key",
+    version,
+    gates: [Object.freeze({ ...gate, name })],
+  });
+  const declaration = Object.freeze({ ...read, tasks: Object.freeze([]) });
+  return Object.freeze({
+    identifier: name,
+    task: () => {
+      throw new ArgumentError(`"${name}" is a shared limit, which has no task: make the task with a policy`);
+    },
+    "~policy": Object.freeze({ declaration, resolver: compileResolver(declaration) }),
+  });
+}
