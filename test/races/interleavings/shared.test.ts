@@ -1,0 +1,126 @@
+// Two policies and the limit that they share, with sessions paused at the decisive moment.
+import test, { type ExecutionContext } from "ava";
+import type pg from "pg";
+import { concurrency, shared } from "../../../src/index.ts";
+import { until } from "../../helpers/engine.ts";
+import { type Ctx, policyOf, type Scenario, scenario } from "../../helpers/scenario.ts";
+
+/** Policies a and b with a cap over both, and passes that wait for locks. */
+async function two(t: ExecutionContext, max: number): Promise<Scenario> {
+  const gates = [shared("api", concurrency<Ctx>({ scope: "policy", max }))];
+  const it = await scenario(t, policyOf("a", { gates }), { others: [policyOf("b", { gates })] });
+  await it.utils.addJobs([]);
+  for (const name of ["_lock_limiters_soon", "_release"])
+    await it.pool.query(`alter function dispatch_policy_internal.${name} set lock_timeout = 0`);
+  return it;
+}
+
+async function stage(it: Scenario, policy: string, count: number): Promise<void> {
+  const jobs = Array.from({ length: count }, () => ({ identifier: policy, payload: { key: "k" } }));
+  await it.utils.addJobs(jobs as never);
+}
+
+const tick = async (db: pg.Client | pg.Pool, policy: string): Promise<number> =>
+  (await db.query("select admitted from dispatch_policy.tick($1)", [policy])).rows[0].admitted;
+
+async function running(it: Scenario, policy: string): Promise<string[]> {
+  const text = "select job_id from dispatch_policy.in_flight_jobs where policy = $1 order by staged_id";
+  return (await it.rows(text, [policy])).map(({ job_id }) => job_id);
+}
+
+async function end(it: Scenario, policy: string, as: pg.Client | pg.Pool = it.pool): Promise<void> {
+  const jobs = await running(it, policy);
+  await it.rows("select graphile_worker.complete_jobs($1)", [jobs]);
+  await as.query("select left_ids from dispatch_policy_internal._release($1, null, true)", [
+    JSON.stringify(jobs.map((job) => ({ job, ok: true }))),
+  ]);
+}
+
+const waits = (it: Scenario, session: pg.Client) =>
+  until("a session waits for a lock", async () => {
+    const pid = (session as unknown as { processID: number }).processID;
+    return (await it.rows("select cardinality(pg_blocking_pids($1)) as n", [pid]))[0].n > 0;
+  });
+
+test("passes of two policies at one moment admit what the cap allows", async (t) => {
+  const it = await two(t, 3);
+  await stage(it, "a", 2);
+  await stage(it, "b", 2);
+  const [one, other] = [await it.transaction(), await it.transaction()];
+  t.is(await tick(one, "a"), 2);
+  const second = tick(other, "b");
+  await waits(it, other);
+  await one.query("commit");
+  t.is(await second, 1, "it saw what the other has admitted");
+  await other.query("commit");
+  t.is((await cap(it)).in_flight, 3);
+});
+
+const cap = async (it: Scenario) =>
+  (await it.rows("select * from dispatch_policy.limiters where gate = 'api'"))[0];
+
+test("a pass that waits for another policy's release has the slot that it frees", async (t) => {
+  const it = await two(t, 1);
+  await stage(it, "a", 1);
+  await tick(it.pool, "a");
+  await stage(it, "b", 1);
+  t.is(await tick(it.pool, "b"), 0);
+  const [one, other] = [await it.transaction(), await it.transaction()];
+  await end(it, "a", one);
+  t.is(await tick(it.pool, "b"), 0, "nothing is freed yet");
+  await one.query("commit");
+  t.is(await tick(other, "b"), 1);
+  await other.query("commit");
+  t.deepEqual([await running(it, "a"), (await running(it, "b")).length], [[], 1]);
+});
+
+test("a slot whose release is taken back is nobody's", async (t) => {
+  const it = await two(t, 1);
+  await stage(it, "a", 1);
+  await tick(it.pool, "a");
+  await stage(it, "b", 1);
+  await tick(it.pool, "b");
+  const one = await it.transaction();
+  const jobs = await running(it, "a");
+  await one.query("select left_ids from dispatch_policy_internal._release($1, null, true)", [
+    JSON.stringify(jobs.map((job) => ({ job, ok: true }))),
+  ]);
+  await one.query("rollback");
+  t.is(await tick(it.pool, "b"), 0);
+  t.is((await cap(it)).in_flight, 1);
+});
+
+test("a policy that begins to wait while the slot is freed is told", async (t) => {
+  const it = await two(t, 1);
+  await stage(it, "a", 1);
+  await tick(it.pool, "a");
+  await stage(it, "b", 1);
+  const [one, other] = [await it.transaction(), await it.transaction()];
+  t.is(await tick(one, "b"), 0, "it waits, and nobody sees that yet");
+  const released = end(it, "a", other);
+  await waits(it, other);
+  await one.query("commit");
+  await released;
+  await other.query("commit");
+  t.is(await tick(it.pool, "b"), 1);
+});
+
+test("a partition that its router gives a limit keeps it from a sweep", async (t) => {
+  const it = await two(t, 1);
+  await stage(it, "a", 1);
+  await tick(it.pool, "a");
+  await end(it, "a");
+  await it.rows("delete from dispatch_policy_internal.partitions");
+  const collect =
+    "select dispatch_policy_internal._collect_limiters(clock_timestamp() + '1 hour', '1 second') as n";
+  await it.rows(
+    "update dispatch_policy_internal.policies set definition = jsonb_set(definition, '{gates}', '[]') where name = 'api'",
+  );
+  const one = await it.transaction();
+  await one.query(
+    "select from dispatch_policy_internal.turns t join dispatch_policy_internal.policies p on p.id = t.policy_id where p.name = 'b' and t.step = 'route' for update of t",
+  );
+  t.is((await it.rows(collect))[0].n, 0);
+  await one.query("rollback");
+  t.is((await it.rows(collect))[0].n, 1);
+});
