@@ -76,6 +76,9 @@ begin
       select jsonb_object_keys(t.shadow_denied)   -- those that are real by now
     ) g (name)
     union all
+    select 'policy_shares_limit', jsonb_build_object('limit', x.value ->> 'name'), 1
+    from jsonb_array_elements(p.definition -> 'gates') x where x.value ? 'shared' and not p.shared
+    union all
     select 'left_to_pass_total', jsonb_build_object('reason', r.key), r.value::float8 from jsonb_each_text(t.left_to_pass) r
   ) m (name, labels, value)
   where m.value is not null and (p_policy_id is null or p.id = p_policy_id);

@@ -134,7 +134,7 @@ begin
   end if;
   with told as (
     insert into freed (policy_id, limiter_id, at)
-    select u.id, p_limiter.id, p_now from unnest(v_ids) u (id)
+    select u.id, p_limiter.id, least(p_now, clock_timestamp()) from unnest(v_ids) u (id)
     where not exists (select from freed f where f.policy_id = u.id and f.limiter_id = p_limiter.id)
     returning policy_id
   )
@@ -145,14 +145,16 @@ end
 $$;
 
 -- The policies that leave their places at a shared limiter: they are paused or switched off, or have been told for a second that
--- it has room, and have not looked. Nobody ticks them, or their passes are far behind.
+-- it has room, and have not looked. Nobody ticks them, or their passes are far behind. A tick whose `now` is ahead goes by the
+-- clock here, as those who were told do.
 create or replace function _absent_from(p_limiter limiters, p_now timestamptz) returns int[] language plpgsql stable as $$
 begin
   return array(
     select p.id from policies p
     where p.shared_ids @> array[p_limiter.policy_id] and (not p.enabled or p.paused_until > p_now or exists (
       select from freed f
-      where f.policy_id = p.id and f.limiter_id = p_limiter.id and f.at < p_now - interval '1 second')));
+      where f.policy_id = p.id and f.limiter_id = p_limiter.id
+        and f.at < least(p_now, clock_timestamp()) - interval '1 second')));
 end
 $$;
 

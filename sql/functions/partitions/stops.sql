@@ -95,6 +95,24 @@ returns void language sql volatile as $$
   where l.id = any(p_limiter_ids) and (l.reserved_for = p_partition_id or (l.by_tokens and (l.breadth > 0 or l.laned)));
 $$;
 
+-- Policies are paused or switched off: passes look who stands behind their partitions in the lines of shared limits.
+create or replace function _leave_shared_lines(p_policy_ids int[]) returns void language plpgsql as $$
+declare
+  v_owner_ids int[];
+begin
+  with told as (
+    insert into freed (policy_id, limiter_id)
+    select distinct l.policy_id, l.id from policies p
+    join partitions q on q.policy_id = p.id and q.blocked_on is not null
+    join limiters l on l.id = q.blocked_on and l.shared
+    where p.id = any(p_policy_ids) and p.shared_ids <> '{}'
+    returning policy_id
+  )
+  select array_agg(distinct t.policy_id) into v_owner_ids from told t;
+  perform _notify(p.name) from policies p where p.id = any(v_owner_ids);
+end
+$$;
+
 -- Wakes all partitions of a policy that is switched off: it has no limits to wait for. A locked one waits until a later step.
 -- Until then its limiter keeps what would wake it, because the policy may be switched on before.
 create or replace function _wake_all(

@@ -180,7 +180,7 @@ begin
   if v_others = '{}' then
     return 0;
   end if;
-  v_absent := _absent_from(p_limiter, p_now);
+  v_absent := array_remove(_absent_from(p_limiter, p_now), (p_policy).id);
   return (
     with part as materialized (
       select q.id, q.policy_id <> (p_policy).id as is_other, coalesce(c.goes_first, q.id = any(v_oldest)) as goes_first,

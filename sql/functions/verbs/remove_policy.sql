@@ -48,6 +48,9 @@ begin
   update policies p
   set paused_until = 'infinity', paused_at = clock_timestamp(), paused_by = session_user, pause_reason = 'it is being removed'
   where p.name = remove_policy.policy and p.paused_until < 'infinity';
+  if found then
+    perform _leave_shared_lines(array(select p.id from policies p where p.name = remove_policy.policy));
+  end if;
   v_in_flight := (
     select count(*) from in_flight_jobs f join policies p on p.id = f.policy_id where p.name = remove_policy.policy);
   perform _refuse_live_workers('remove_policy', remove_policy.policy);

@@ -54,6 +54,9 @@ begin
   )
   select count(*), count(*) filter (where s.changed), array_agg(s.id order by s.id) into matched, changed, v_ids
   from stopped s;
+  if p_until > '-infinity' then
+    perform _leave_shared_lines(v_ids);
+  end if;
   perform _tell_stop(u.id, null, 'paused', p_until, clock_timestamp()) from unnest(v_ids) u (id);
 end
 $$;
@@ -186,6 +189,9 @@ begin
     return;
   end if;
   update policies p set operator_enabled = switch_policy.enabled where p.id = v_policy.id;
+  if not switch_policy.enabled then
+    perform _leave_shared_lines(array[v_policy.id]);
+  end if;
   matched := 1;
   changed := (v_policy.enabled is distinct from switch_policy.enabled)::int;
   perform _audit('switch_policy', switch_policy.policy, null, null, null,
