@@ -14,7 +14,9 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
   policy_info: gauge("1 for each policy, with its version."),
   policy_enabled: gauge("0: the policy is switched off, and no gate applies."),
   policy_paused: gauge("1: the policy is paused."),
-  policy_shares_limit: gauge("1 for each shared limit that a policy names. The limit's own figures have its name as policy."),
+  policy_shares_limit: gauge(
+    "1 for each shared limit that a policy names. The limit's own figures have its name as policy.",
+  ),
   policy_has_worker: gauge("0: no live worker has the policy."),
   staged_jobs: gauge("Jobs that wait in staging, by what their partition waits for."),
   waiting_partitions: gauge("Partitions with staged jobs, by what they wait for."),

@@ -30,12 +30,12 @@ export interface SharedOptions {
  * @example
  * const shopify = shared("shopify", throttle({ rate: 2, per: "1 second", scope: (ctx: { shop: string }) => ctx.shop }));
  * const orders = definePolicy("orders", {
- *   context: (payload: { shop: string }) => ({ shop: payload.shop }),
+ *   context: (payload) => payload as { shop: string },
  *   partitionBy: (ctx) => ctx.shop,
  *   gates: [shopify],
  * });
  * const stock = definePolicy("stock", {
- *   context: (payload: { shop: string }) => ({ shop: payload.shop }),
+ *   context: (payload) => payload as { shop: string },
  *   partitionBy: (ctx) => ctx.shop,
  *   gates: ({ concurrency }) => [shopify, concurrency({ max: 1 })],
  * });

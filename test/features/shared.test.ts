@@ -82,7 +82,7 @@ const all = (max: number) => concurrency<Ctx>({ scope: "policy", max });
 const byAccount = (max: number) => concurrency<Ctx>({ scope: (ctx) => ctx.account, max });
 
 test("jobs of two policies count together at a cap", async (t) => {
-  const { it, stage, tick, end, running } = await two(t, byAccount(3));
+  const { stage, tick, end, running } = await two(t, byAccount(3));
   await stage("a", "2@k");
   await stage("b", "5@k");
   t.deepEqual(await tick("ab"), { "a k": 2, "b k": 1 });

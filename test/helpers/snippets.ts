@@ -61,6 +61,7 @@ const OWN: Readonly<Record<string, string>> = {
   fromDrizzle: `declare const db: import("drizzle-orm/node-postgres").NodePgDatabase;\ndeclare const sql: typeof import("drizzle-orm").sql;`,
   fromKysely: `declare const db: import("kysely").Kysely<object>;`,
   fromPostgresJs: `declare const sql: import("postgres").Sql;`,
+  shared: `declare const throttle: typeof import("${SELF}").throttle;`,
   fromPrisma: `declare const prisma: { $transaction<T>(run: (tx: import("${SELF}").PrismaLike) => Promise<T>): Promise<T> };`,
 };
 

@@ -143,8 +143,14 @@ begin
   end loop;
   v_before := v_rooms;
   v_reason := case when v_reason is not null then v_reason when not v_limiter_ids <@ v_ids then 'locked'
-    when v_is_probing then 'probe'
-    when p_policy.shared_ids = '{}' then null when _others_in_line(p_policy.id, v_limiters) then 'shared' end;
+    when v_is_probing then 'probe' end;
+  if p_policy.shared_ids <> '{}' then
+    foreach v_limiter in array v_limiters loop
+      if v_limiter.shared and _is_of_others(p_policy, v_limiter, p_now) then
+        v_reason := coalesce(v_reason, 'shared');
+      end if;
+    end loop;
+  end if;
   if v_reason is not null then
     raise exception '%', v_reason using errcode = 'DPOUT';
   end if;

@@ -171,7 +171,7 @@ declare
   v_is_shared boolean := false;
 begin
   foreach v_limiter in array p_waited loop
-    continue when not v_limiter.shared;
+    continue when not v_limiter.shared or v_limiter.id = any(p_to_pass_on);
     v_is_shared := true;
     perform _tell_in_line(v_limiter, null, _few() + 1, p_now);
     perform _look_at_waiters(v_limiter.id, least(v_limiter.wake_at, p_now + interval '1 second'), v_limiter.fewest_pools);
@@ -308,7 +308,7 @@ begin
         then _durations_after(l.policy_id, l.durations, p_jobs) else l.durations end
     from unnest(p_ids, p_slots) n (id, jobs)
     where l.id = n.id and l.id = any(p_ids)
-    returning l as limiter, l.id, p_passes_on and l.kind <> 'ahead' and not l.shared as passes_on,
+    returning l as limiter, l.id, p_passes_on and l.kind <> 'ahead' as passes_on,
       -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
       (select true from partitions q where q.blocked_on = l.id limit 1) is true as waited
   )

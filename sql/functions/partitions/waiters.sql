@@ -214,14 +214,23 @@ begin
 end
 $$;
 
--- Whether partitions of other policies are among the first that wait for these limiters: then a pass shares the room out.
-create or replace function _others_in_line(p_policy_id int, p_limiters limiters[]) returns boolean language plpgsql stable as $$
+-- Whether others are to have some of the room of a shared limiter, which the caller has locked and may have changed in memory. If
+-- as many partitions of this policy stand first as there is room for, they are not, whoever of this policy goes.
+create or replace function _is_of_others(p_policy policies, p_limiter limiters, p_now timestamptz) returns boolean
+language plpgsql stable as $$
+declare
+  v_room room_before := _room_for_few(p_limiter, true, true, null, p_now);
 begin
   return exists (
-    select from unnest(p_limiters) l
-    cross join lateral (
-      select q.policy_id from partitions q where q.blocked_on = l.id order by q.fair_key, q.due_at limit _few() + 1) q
-    where l.shared and q.policy_id <> p_policy_id);
+    select from (
+      (select q.policy_id from partitions q where q.blocked_on = p_limiter.id order by q.fair_key, q.due_at
+        limit _room_for_waiters(v_room, false))
+      union all
+      (select q.policy_id from partitions q
+        where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now) order by q.in_line_since
+        limit _places_by_wait(p_policy, v_room))
+    ) x
+    where x.policy_id <> (p_policy).id);
 end
 $$;
 

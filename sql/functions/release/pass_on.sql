@@ -81,7 +81,6 @@ begin
       case when exists (select from arrivals a where a.policy = p.name) then 'arrivals'
         when (p.ahead_limiter_id = any(v_locked_ids)) is not true then 'locked'   -- with this lock nobody removes the policy meanwhile
         when exists (select from partitions q where q.blocked_on = p.ahead_limiter_id) then 'ahead'
-        when p.shared_ids <> '{}' and _others_in_line(p.id, v_limiters) then 'shared'
         else _left_for(p, v_now) end as left_for
     into v_there from policies p where p.id = p_policy_id;
     v_policy := v_there.policy;
@@ -125,6 +124,13 @@ begin
       v_limiters[v_at] := v_limiter;
     end loop;
 
+    if v_there.is_waited and v_policy.shared_ids <> '{}' then
+      foreach v_limiter in array v_limiters loop
+        if v_limiter.shared and _is_of_others(v_policy, v_limiter, v_now) then
+          raise exception 'shared' using errcode = 'DPOUT';
+        end if;
+      end loop;
+    end if;
     if v_there.is_waited then
       if v_there.are_old then
         perform _refresh_keys(v_policy, v_locked_ids, null, v_now);

@@ -61,6 +61,7 @@ declare
   v_back record;
   v_turn record;
   v_one record;
+  v_ids bigint[];
   v_none text;
 begin
   v_none := _check_isolation('a release');
@@ -95,7 +96,7 @@ begin
         end if;
         return;
       end if;
-      v_passes_on := false;
+      v_passes_on := v_turn.left_for = 'shared';   -- perhaps to another policy
       perform _left_to_pass(v_policy_id, v_turn.left_for, v_turn.message, coalesce(p_now, clock_timestamp()));
     end if;
   end if;
@@ -162,15 +163,24 @@ begin
   is_to_tell := v_back.is_to_tell;
   if v_back.to_pass_on <> '{}' then
     for v_one in
-      select p.id, p.name, array_agg(l.id) filter (where l.kind <> 'ahead') as ids, array_agg(l.id) as locked_ids
-      from policies p
-      join limiters l on l.policy_id = p.id and (l.id = any(v_back.to_pass_on) or l.kind = 'ahead' and l.id = any(v_limiter_ids))
-      where p.id in (select x.policy_id from limiters x where x.id = any(v_back.to_pass_on)) group by p.id order by p.id
+      select p.id, p.name, p.ahead_limiter_id, array_agg(l) as limiters, array_agg(l.id) as ids
+      from limiters l
+      cross join lateral (   -- of a shared one, the policy whose partition is first in line
+        select case when not l.shared then l.policy_id else (
+          select q.policy_id from partitions q where q.blocked_on = l.id order by q.fair_key, q.due_at limit 1) end as policy_id) w
+      join policies p on p.id = w.policy_id
+      where l.id = any(v_back.to_pass_on) group by p.id order by p.id
     loop
-      v_turn := _pass_slots_on(v_one.id, v_one.locked_ids, '{}', '{}', p_now);
+      v_ids := v_one.ids;   -- without its ahead bound all is left
+      -- That of another policy is not in the order of locks. And one that nobody ticks may have no worker.
+      if v_one.ahead_limiter_id = any(v_limiter_ids) or (
+        exists (select from leases e where e.policy = v_one.name and e.expires_at > clock_timestamp())
+        and cardinality(_lock_available_limiters(array[v_one.ahead_limiter_id])) = 0) then
+        v_ids := v_ids || v_one.ahead_limiter_id;
+      end if;
+      v_turn := _pass_slots_on(v_one.id, v_ids, '{}', '{}', p_now);
       if v_turn.left_for is not null then
-        insert into freed (policy_id, limiter_id) select v_one.id, u.id from unnest(v_one.ids) u (id);
-        perform _notify(v_one.name);
+        perform _announce_freed(v_one.limiters, '{}', v_now);
         perform _left_to_pass(v_one.id, v_turn.left_for, v_turn.message, v_now);
       elsif v_turn.admitted > 0 then
         passed_on := coalesce(passed_on, '[]') || jsonb_build_object('policy', v_one.name, 'jobs', v_turn.admitted);

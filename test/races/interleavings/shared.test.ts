@@ -44,6 +44,12 @@ const waits = (it: Scenario, session: pg.Client) =>
 
 test("passes of two policies at one moment admit what the cap allows", async (t) => {
   const it = await two(t, 3);
+  for (const policy of ["a", "b"]) {
+    // the limiter is there
+    await stage(it, policy, 1);
+    await tick(it.pool, policy);
+    await end(it, policy);
+  }
   await stage(it, "a", 2);
   await stage(it, "b", 2);
   const [one, other] = [await it.transaction(), await it.transaction()];
@@ -123,4 +129,57 @@ test("a partition that its router gives a limit keeps it from a sweep", async (t
   t.is((await it.rows(collect))[0].n, 0);
   await one.query("rollback");
   t.is((await it.rows(collect))[0].n, 1);
+});
+
+/** A tick loop leads these policies, as far as anybody knows. */
+const led = (it: Scenario, ...policies: string[]) =>
+  it.rows(
+    `insert into dispatch_policy_internal.leases (policy, shard, holder, expires_at)
+     select p, 'default', 'loop', clock_timestamp() + interval '29 seconds' from unnest($1::text[]) p
+     on conflict (policy, shard) do update set expires_at = excluded.expires_at`,
+    [policies],
+  );
+
+/** Policy a runs, and then b and a wait. */
+async function waiting(t: ExecutionContext): Promise<Scenario> {
+  const it = await two(t, 1);
+  await stage(it, "a", 2);
+  await tick(it.pool, "a");
+  await stage(it, "b", 2);
+  await tick(it.pool, "b");
+  return it;
+}
+
+test("a release passes a slot on to another policy, whose turn it is", async (t) => {
+  const it = await waiting(t);
+  await led(it, "a", "b");
+  await end(it, "a");
+  t.deepEqual([(await running(it, "a")).length, (await running(it, "b")).length], [0, 1]);
+  await end(it, "b");
+  const went = [(await running(it, "a")).length, (await running(it, "b")).length];
+  t.deepEqual(went.toSorted(), [0, 1], "of equals one");
+  t.is((await cap(it)).in_flight, 1);
+});
+
+test("not if nobody ticks that policy", async (t) => {
+  const it = await waiting(t);
+  await led(it, "a");
+  await end(it, "a");
+  t.deepEqual([(await running(it, "a")).length, (await running(it, "b")).length], [0, 0]);
+  t.is(await tick(it.pool, "a"), 0, "it is told, and nobody else has its place yet");
+  t.is(await tick(it.pool, "b"), 1);
+});
+
+test("nor if another session has that policy's ahead bound locked", async (t) => {
+  const it = await waiting(t);
+  await led(it, "a", "b");
+  const one = await it.transaction();
+  await one.query(
+    `select from dispatch_policy_internal.limiters l join dispatch_policy_internal.policies p on p.ahead_limiter_id = l.id
+     where p.name = 'b' for update of l`,
+  );
+  await end(it, "a");
+  t.deepEqual([(await running(it, "a")).length, (await running(it, "b")).length], [0, 0]);
+  await one.query("rollback");
+  t.is(await tick(it.pool, "b"), 1);
 });
