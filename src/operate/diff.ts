@@ -168,6 +168,11 @@ async function read(context: OperateContext, policy: string, forMs: number): Pro
     throw new ArgumentError(
       `diff: policy "${policy}" records its load, but no job has come in that time: ask again later`,
     );
+  const shared = recorded.definition.gates.find((gate) => gate.shared);
+  if (shared !== undefined)
+    throw new ArgumentError(
+      `diff: policy "${policy}" shares the limit "${shared.name}", expected one without shared limits: jobs of the others would be missing`,
+    );
   return recorded;
 }
 

@@ -205,6 +205,16 @@ test("a shared limit has no jobs to stop", async (t) => {
   });
 });
 
+test("a replay without the jobs of the others is refused", async (t) => {
+  const { it, stage, tick } = await two(t, all(1), { load: { keep: "1 hour" } });
+  await stage("a", "1@k");
+  await tick("a");
+  await t.throwsAsync(it.utils.diff({ policy: "a", gate: "api", set: { max: 2 } }), {
+    message:
+      'diff: policy "a" shares the limit "api", expected one without shared limits: jobs of the others would be missing',
+  });
+});
+
 test("metrics name the limits that policies share, and have their own figures", async (t) => {
   const { it, stage, tick } = await two(t, byAccount(2));
   await stage("a", "1@k");

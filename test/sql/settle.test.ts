@@ -31,11 +31,11 @@ function timed(it: Engine) {
     return rows[0];
   };
   const tokens = async (seconds: number, gate = "throttle", key?: string) => {
-    const { policy_id, id } = await it.limiter(gate, key);
+    const { id } = await it.limiter(gate, key);
     const [{ left }] = await inside(
       it.pool,
-      "select coalesce(tokens, shadow_tokens) as left from dispatch_policy_internal._rooms_of($1, $2, $3, false)",
-      [policy_id, [id], at(seconds)],
+      "select coalesce(tokens, shadow_tokens) as left from dispatch_policy_internal._rooms_of($1, $2, false)",
+      [[id], at(seconds)],
     );
     return Math.round(left * 1e6) / 1e6;
   };

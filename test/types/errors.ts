@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { concurrency, throttle } from "../../src/gates/index.ts";
 import { definePolicy } from "../../src/policy/policy.ts";
+import { shared } from "../../src/policy/shared.ts";
 
 const payload = z.object({ endpointId: z.string(), rate: z.number() });
 
@@ -62,6 +63,9 @@ definePolicy("e18", { payload,
 definePolicy("e19", { payload, partitionBy: "endpointId",
   // @ts-expect-error not a duration
   runTimeout: "30 secnds" });
+// @ts-expect-error a shared limit whose scope reads what this policy's context has not
+definePolicy("e20", { payload, context: (p) => ({ e: p.endpointId }), partitionBy: (ctx) => ctx.e,
+  gates: [shared("s", throttle({ rate: 1, per: "1 minute", scope: (ctx: { shop: string }) => ctx.shop }))] });
 
 // constant gates in an array beside functions of the context: fine
 definePolicy("ok", { payload, context: (p) => ({ e: p.endpointId, rate: p.rate }), partitionBy: (ctx) => ctx.e,

@@ -384,7 +384,7 @@ begin
       'runs_usually', u.seconds
     ) order by i.ord), '[]')
     from unnest((p_partition).limiter_ids) with ordinality i (id, ord)
-    join _rooms_of((p_policy).id, (p_partition).limiter_ids, p_now, true) n on n.id = i.id
+    join _rooms_of((p_partition).limiter_ids, p_now, true) n on n.id = i.id
     join limiters m on m.id = n.id
     left join lateral (
       select x.value as gate from jsonb_array_elements((p_policy).definition -> 'gates') x where x.value ->> 'name' = n.gate

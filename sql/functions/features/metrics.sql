@@ -109,7 +109,7 @@ begin
       count(*) filter (where case when l.kind = 'adaptive_concurrency' then l.cap <= (   -- only of these: else it joins them all
         select (o.numbers).min from limiters o where o.id = l.id) end) as lowest
     from policies p
-    cross join lateral _rooms_of(p.id, array(
+    cross join lateral _rooms_of(array(
       select x.id from limiters x
       where x.policy_id = p.id and x.in_flight > 0 and x.kind <> 'ahead' and not x.by_tokens limit 10000), p_now, false) l
     where p_policy_id is null or p.id = p_policy_id
@@ -223,7 +223,7 @@ begin
   return (
     select count(*) from unnest(case when (p_policy).enabled
       then _allocate(p_policy, _claimed(v_partition_ids, '{}'),
-        array(select l from _rooms_of((p_policy).id, _limiters_of(v_partition_ids), p_now, false) l), p_now)
+        array(select l from _rooms_of(_limiters_of(v_partition_ids), p_now, false) l), p_now)
       else array(select f from _first_due(v_partition_ids, (p_policy).batch_size, null) f) end) c
     where c.chosen);
 end

@@ -55,7 +55,7 @@ begin
   end if;
   id := v_limiter.id;
   at := coalesce(p_now, clock_timestamp());
-  limiter := (select n from _rooms_of((p_policy).id, array[v_limiter.id], at, false) n);
+  limiter := (select n from _rooms_of(array[v_limiter.id], at, false) n);
   tokens := coalesce(limiter.tokens, limiter.shadow_tokens);
   if tokens is null then
     -- a limiter of the kind that the gate had before, which changes with the next job of its key

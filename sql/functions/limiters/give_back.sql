@@ -12,7 +12,7 @@ create or replace function _settle_throttle(
 ) returns boolean language plpgsql volatile as $$   -- planned as _release
 declare
   v_limiter room_before := (
-    select n from _rooms_of(p_policy_id, array[p_limiter_id], p_now, false) n);
+    select n from _rooms_of(array[p_limiter_id], p_now, false) n);
   v_own_rate float8 := (select (l.numbers).rate from limiters l where l.id = p_limiter_id);
   v_is_shadow boolean := v_limiter.shadow_tokens is not null;
   v_tokens float8 := coalesce(v_limiter.tokens, v_limiter.shadow_tokens);

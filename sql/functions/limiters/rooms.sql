@@ -3,7 +3,7 @@
 -- What each of these limiters has left at `p_now`, overrides applied: see _room_of. A caller that decides by it has
 -- locked the limiters in an earlier statement.
 create or replace function _rooms_of(
-  p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
+  p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns setof room_before language sql stable as $$
   select n.* from limiters l
   cross join lateral _override_now(l.policy_id, l, p_now) o
@@ -264,7 +264,7 @@ begin
   if exists (select from overrides o where o.policy_id = p_policy_id) or exists (select from unnest(p_limiters) l where l.shared) then
     return array(
       select n from _rooms_of(
-        p_policy_id, array(select l.id from unnest(p_limiters) l), p_now, p_bounded) n);
+        array(select l.id from unnest(p_limiters) l), p_now, p_bounded) n);
   end if;
   return array(
     select n from unnest(p_limiters) l

@@ -48,7 +48,7 @@ begin
   cap as materialized (
     select r.id, r.gate, l.breadth, r.in_flight, r.cap
     from (select i.policy_id, array_agg(distinct i.limiter_id) as limiter_ids from its i group by i.policy_id) p
-    cross join lateral _rooms_of(p.policy_id, p.limiter_ids, statement_timestamp(), false) r
+    cross join lateral _rooms_of(p.limiter_ids, statement_timestamp(), false) r
     join limiters l on l.id = r.id   -- the breadth of one that counts over lanes is another in r
     where r.cap is not null and r.kind <> 'ahead' and r.shadow_slots is null
   )

@@ -240,7 +240,7 @@ begin
   -- If a gate is halted now, or not any more, its waiters have another of its reasons: the first thousand show it at once.
   with reason as materialized (
     select l.id, _lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) as now
-    from _rooms_of((p_policy).id, array(
+    from _rooms_of(array(
       select distinct u.id from unnest(v_concerned.limiter_ids) u (id)
       where exists (select from partitions q where q.blocked_on = u.id)), p_now, true) l
   ),

@@ -121,7 +121,7 @@ as $$
   stuck as materialized (
     select q.id from partitions q
     left join limiters l on l.id = q.blocked_on
-    left join lateral _rooms_of(q.policy_id, array[l.id], p_now, true) n on true
+    left join lateral _rooms_of(array[l.id], p_now, true) n on true
     -- It waits for its turn among others. If it has a job that is due earlier, it looks by itself then.
     cross join lateral (select q.denied_until = 'infinity' or coalesce(l.breadth > 0 or l.laned, false) as shares) s
     left join lateral (

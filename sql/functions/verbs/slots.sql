@@ -110,7 +110,7 @@ begin
     v_now := clock_timestamp();
   end if;
   v_partition_ids := _expire(admit.policy, v_partition_ids, v_now);
-  v_limiters := array(select l from _rooms_of(v_policy.id, v_limiter_ids, v_now, false) l);
+  v_limiters := array(select l from _rooms_of(v_limiter_ids, v_now, false) l);
   v_candidates := array(select c from _first_due(v_partition_ids, admit.count, admit.count) c);
   matched := (select count(*) from unnest(v_candidates) c where c.chosen);
   if v_partition_ids <> '{}' then
