@@ -104,7 +104,7 @@ comment on column policies.keyed_scopes is
 comment on column policies.shared is
   'Whether it is a shared limit: it has no tasks, and the gates of policies name it.';
 comment on column policies.shared_ids is
-  'The shared limits that it names, or has named.';
+  'The shared limits that a definition of it names, or has named.';
 comment on column policies.enabled is
   'False: jobs are added past the policy, and ticks admit its staged jobs without gates.';
 comment on column policies.paused_until is

@@ -205,6 +205,17 @@ test("a shared limit has no jobs to stop", async (t) => {
   });
 });
 
+test("a pause of all policies is theirs, and each may go on alone", async (t) => {
+  const { it, stage, tick } = await two(t, all(1));
+  await stage("a", "9@k");
+  await stage("b", "9@k");
+  t.deepEqual(await tick("ab"), { "a k": 1 });
+  await it.utils.pause({ all: true });
+  await it.utils.resume({ policy: "b" });
+  await it.utils.setLimit({ policy: "api", gate: "api", set: { max: 2 } });
+  t.deepEqual(await tick("xab"), { "b k": 1 });
+});
+
 test("a replay without the jobs of the others is refused", async (t) => {
   const { it, stage, tick } = await two(t, all(1), { load: { keep: "1 hour" } });
   await stage("a", "1@k");

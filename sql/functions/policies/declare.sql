@@ -22,6 +22,7 @@ declare
   v_started_at timestamptz := least(p_started_at, clock_timestamp());
   v_policy policies;
   v_live text;
+  v_shared_ids int[];
   v_gate text;
   v_zone text;
 begin
@@ -54,13 +55,19 @@ begin
     coalesce(a.paused_until, '-infinity'), a.paused_at, a.paused_by, a.pause_reason,
     a.one is true   -- a new one is paused with all others
   from (select) one
-  left join all_policies a on a.paused_until > clock_timestamp()
+  left join all_policies a on a.paused_until > clock_timestamp() and (p_definition -> 'tasks' = '[]') is not true
   on conflict (name) do nothing;
   v_policy := _policy(v_name);
   if v_policy.shared <> (p_definition -> 'tasks' = '[]') then
     raise exception 'dispatch_policy: % has the name of a %, expected another name', quote_literal(v_name),
       case when v_policy.shared then 'shared limit' else 'policy' end using errcode = 'DPARG';
   end if;
+  -- also of a definition that is not in force: its jobs may name them
+  v_shared_ids := array(
+    select x.id from jsonb_array_elements(p_definition -> 'gates') g
+    join policies x on x.shared and x.name = g.value ->> 'name' where g.value ? 'shared' and x.id <> v_policy.id);
+  update policies p set shared_ids = array(select unnest(p.shared_ids) union select unnest(v_shared_ids))
+  where p.id = v_policy.id and not p.shared_ids @> v_shared_ids;
   -- one that is in force keeps its declaration: a worker that starts with the same one changes nothing
   insert into definitions as d (policy_id, hash, definition, settings, declared_at, host, pid)
   values (v_policy.id, p_hash, p_definition, p_settings, clock_timestamp(), p_host, p_pid)
@@ -121,10 +128,6 @@ begin
     version = (v_definition ->> 'version')::int, definition = v_definition, definition_hash = p_hash,
     generation = p.generation + (p.definition_hash <> p_hash)::int, declared_at = p_declared_at,
     keyed_scopes = p.keyed_scopes or v_definition @? '$.gates[*] ? (@.scope == "key")',
-    shared_ids = p.shared_ids || array(
-      select x.id from jsonb_array_elements(v_definition -> 'gates') g
-      join policies x on x.shared and x.name = g.value ->> 'name'
-      where g.value ? 'shared' and x.id <> v_id and x.id <> all (p.shared_ids)),
     retries = v_definition ->> 'retries', slot_timeout = (v_definition ->> 'slotTimeoutSeconds')::float8,
     breaker_failures = (v_definition #>> '{breaker,failures}')::int,
     breaker_within = (v_definition #>> '{breaker,withinSeconds}')::float8,

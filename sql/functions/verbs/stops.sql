@@ -45,7 +45,7 @@ begin
     perform _lock_turn(0, 'declare');
     update all_policies set paused_until = p_until, paused_at = v_at, paused_by = p_by, pause_reason = p_reason;
   end if;
-  with target as (select t.id, t.paused_until from _targets(p_policy, p_all) t),
+  with target as (select t.id, t.paused_until from _targets(p_policy, p_all) t where not t.shared),
   stopped as (
     update policies p set
       paused_until = p_until, paused_at = v_at, paused_by = p_by, pause_reason = p_reason,

@@ -159,9 +159,9 @@ begin
     perform _refuse_live_workers('uninstall', null);
     perform _refuse_open_groups('uninstall');
   end if;
-  v_turns_off := exists (select from policies p where p.enabled);
+  v_turns_off := exists (select from policies p where p.enabled and not p.shared);
   update policies p set
-    operator_enabled = case when p.enabled then false else p.operator_enabled end, unstaged_at = clock_timestamp();
+    operator_enabled = case when p.enabled and not p.shared then false else p.operator_enabled end, unstaged_at = clock_timestamp();
   if v_turns_off then
     perform _audit('uninstall', null, null, null, null, jsonb_build_object('force', uninstall.force), null, null, 0, 0);
   end if;
