@@ -14,23 +14,30 @@ create or replace function _make_limiters(
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _route_partitions; `take` calls it first, and the session keeps the plan
 declare
-  v_overridden boolean := exists (
-    select from overrides o where o.policy_id = p_policy_id);
+  v_overridden boolean;
+  v_shares boolean;
   v_missed boolean;
 begin
+  select exists (select from overrides o where o.policy_id = p_policy_id), p.shared or p.shared_ids <> '{}'
+  into v_overridden, v_shares from policies p where p.id = p_policy_id;
+  if v_shares then
+    p_changed := array(
+      select jsonb_populate_record(c, jsonb_build_object('limits', (
+        select jsonb_agg(case when x.value ? 'shared' then _of_shared(x.value, c.key) else x.value end)
+        from jsonb_array_elements(c.limits) x)))
+      from unnest(p_changed) c);
+  end if;
   with wanted as materialized (
-    select c.partition_id, l.owner_id, l.is_shared, case when l.is_shared then 0 else c.id end as arrival_id,
-      case when l.is_shared then 0 else c.version end as arrival_version,
+    select c.partition_id, o.id as owner_id, o.id <> p_policy_id or (v_shares and l.value ? 'owner') as is_shared,
+      c.id as arrival_id, c.version as arrival_version,
       l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, _breadth(l.value ->> 'scope') as breadth,
       (l.value ->> 'position')::smallint as position,
       jsonb_populate_record(null::gate_numbers, l.value) as numbers,
       case when l.value ->> 'scope' = 'partition' then c.context end as context,
       _scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
-    from unnest(p_changed) c cross join lateral jsonb_array_elements(c.limits) x
-    cross join lateral (   -- those of a shared limit are its own
-      select s.value, coalesce((s.value ->> 'owner')::int, p_policy_id) as owner_id, s.value ? 'owner' as is_shared
-      from (select case when x.value ? 'shared' then _of_shared(x.value, c.key) else x.value end as value offset 0) s
-    ) l
+    from unnest(p_changed) c cross join lateral jsonb_array_elements(c.limits) l
+    cross join lateral (
+      select case when v_shares then coalesce((l.value ->> 'owner')::int, p_policy_id) else p_policy_id end as id) o
   ),
   limiter as materialized (
     select distinct on (w.owner_id, w.gate, w.scope_key) w.* from wanted w
@@ -50,10 +57,11 @@ begin
       version)
     select w.owner_id, w.gate, w.scope_key, w.kind, w.breadth, w.is_shared, w.position, _valid_numbers(w.numbers),
       case when (w.numbers).rate is null then null
-        when v_overridden or w.is_shared
+        when v_overridden or v_shares
           then _first_tokens(w.owner_id, w.gate, w.scope_key, w.numbers, w.context, p_now)
         else _throttle_capacity(w.numbers) end,
-      case when (w.numbers).rate is not null then p_now end, (w.numbers).initial_max, w.arrival_id, w.arrival_version
+      case when (w.numbers).rate is not null then p_now end, (w.numbers).initial_max,
+      case when w.is_shared then 0 else w.arrival_id end, case when w.is_shared then 0 else w.arrival_version end
     from limiter w
     where not exists (
       select from there t where t.policy_id = w.owner_id and t.gate = w.gate and t.scope_key = w.scope_key)
@@ -64,7 +72,7 @@ begin
   select
     (select jsonb_object_agg(x.partition_id, x.ids) from (
       -- shared ones in the same order in all policies
-      select w.partition_id, array_agg(i.id order by w.breadth, w.is_shared, case when w.is_shared then w.owner_id end, w.position)
+      select w.partition_id, array_agg(i.id order by w.breadth, case when w.is_shared then 100000 + w.owner_id else w.position end)
         as ids
       from wanted w join limiter_id i on i.policy_id = w.owner_id and i.gate = w.gate and i.scope_key = w.scope_key
       where w.partition_id is not null   -- that of `take`
