@@ -5,17 +5,21 @@ import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { addPolicyJobs, makePolicyUtils } from "../../src/index.ts";
 import { silent } from "../helpers/silent.ts";
-import { chance, isTrouble, judge, orders, repeat, tell } from "./member.ts";
+import { chance, isOver, isTrouble, judge, orders, repeat, tell } from "./member.ts";
 import { accounts, freshQueue, type Payload, policiesOf, type TaskName } from "./world.ts";
 
 const MOST_STAGED = 150;
 const PAUSE_MS = 250;
 const LONGEST_OPEN_MS = 60;
+/** For the run of an older job. */
+const LONGEST_WAIT_MS = 8000;
 const policies = policiesOf(orders.release);
 interface Job {
   readonly task: TaskName;
   readonly payload: Payload;
   readonly queueName?: string;
+  readonly jobKey?: string;
+  readonly whenRunning?: "cancel";
 }
 
 const pool = new pg.Pool({ connectionString: orders.url, max: 2 });
@@ -24,11 +28,14 @@ pool.on("connect", (client) => client.on("error", () => {}));
 let jobsMade = 0;
 
 const roles = [byUtils, inTransactions, bySql];
-const stage = await roles[orders.place % roles.length]!();
+const role = roles[orders.place % roles.length]!;
+const stage = await role();
 tell({ ready: true });
 await repeat(async () => {
   if (await isFull()) return delay(PAUSE_MS);
-  await stageSome();
+  // SQL does not know a job's own `whenRunning`
+  if (role !== bySql && chance.chance(0.4)) await stageOfOneKey();
+  else await stageSome();
   await delay(chance.between(0, PAUSE_MS));
 });
 process.exit(0);
@@ -38,7 +45,27 @@ type Stage = (jobs: readonly Job[], then?: Job) => Promise<"staged" | "rolledBac
 
 async function stageSome(): Promise<void> {
   const jobs = Array.from({ length: chance.chance(0.3) ? 1 : 1 + chance.below(12) }, someJob);
-  const then = orders.groups && chance.chance(0.3) ? someUnnamed() : undefined;
+  await stageThese(jobs, orders.groups && chance.chance(0.3) ? someUnnamed() : undefined);
+}
+
+/** Each cancels the one before, wherever that is by then. */
+async function stageOfOneKey(): Promise<void> {
+  const key = `k${orders.place}.${orders.life}.${jobsMade}`;
+  const account = chance.pick(accounts);
+  const older: string[] = [];
+  for (let left = 2 + chance.below(4); left > 0; left--) {
+    const id = `${orders.place}.${orders.life}.${jobsMade++}`;
+    const failures = chance.chance(0.1) ? 1 : 0;
+    const payload: Payload = { id, account, ms: chance.between(200, 3000), failures, key };
+    tell({ newest: id, older: [...older] });
+    await stageThese([{ task: "work", payload, jobKey: key, whenRunning: "cancel" }]);
+    older.push(id);
+    if (chance.chance(0.9)) await isLocked(key);
+    await delay(chance.between(0, 2 * PAUSE_MS));
+  }
+}
+
+async function stageThese(jobs: readonly Job[], then?: Job): Promise<void> {
   const own = jobs.map(({ payload }) => payload.id);
   const ids = then ? [...own, then.payload.id] : own;
   tell({ intends: ids });
@@ -70,6 +97,13 @@ function someUnnamed(): Job {
   const failures = chance.chance(0.05) ? 1 : 0;
   if (chance.chance(0.25)) return { task: "render", payload: { id, account, ms: ms * 2, failures } };
   return { task: "work", payload: { id, account, ms, failures } };
+}
+
+/** Resolves once a worker has the job of this key, or that takes too long. */
+async function isLocked(key: string): Promise<void> {
+  const text = "select from graphile_worker.jobs where key = $1 and locked_at is not null";
+  for (const end = Date.now() + LONGEST_WAIT_MS; Date.now() < end && !isOver(); await delay(PAUSE_MS / 2))
+    if ((await pool.query(text, [key])).rowCount !== 0) return;
 }
 
 async function isFull(): Promise<boolean> {

@@ -219,6 +219,7 @@ export class Fleet {
     else if ("requeued" in news) this.#judge.requeued++;
     else if ("tick" in news) member.openTicks += news.tick === "open" ? 1 : -1;
     else if ("intends" in news) this.#judge.intends(news.intends);
+    else if ("newest" in news) this.#judge.newer(news.newest, news.older);
     else if ("callback" in news) this.#judge.grouped(news.callback, news.of);
     else if ("staged" in news) this.#judge.staged(news.staged);
     else if ("rolledBack" in news) this.#judge.rolledBack(news.rolledBack);

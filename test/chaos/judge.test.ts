@@ -255,6 +255,18 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       ] as const)
         it.startMany(runs, { account });
     },
+    "one run too many of what two policies share": (it, planted) => {
+      for (const account of accounts.slice(0, 11)) it.startMany(2, { account });
+      for (const account of ["a0", "a1"]) it.startMany(SHARE, { task: "render", account, of: new Process() });
+      if (planted) it.startMany(1, { task: "render", account: "a2" });
+    },
+    "two runs of a job key at once": (it, planted) => {
+      it.stage("older", "newer");
+      it.judge.newer("newer", ["older"]);
+      const end = it.start("older", { key: "k" });
+      if (!planted) end("badly");
+      it.start("newer", { key: "k", account: "a1" })();
+    },
     "one run too many of a region in one worker pool": (it, planted) => {
       it.startMany(SHARE, { task: "render", account: "a0" });
       it.startMany(SHARE, { task: "render", account: "a1" });
@@ -324,6 +336,18 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
     "a job that was staged and never ran": (it, planted) => {
       it.stage("1");
       if (!planted) it.start("1")();
+      it.judge.conclude();
+    },
+    "the newest job of a key": (it, planted) => {
+      it.stage("older", "newest");
+      it.judge.newer("newest", ["older"]);
+      if (!planted) it.start("newest", { key: "k" })();
+      it.judge.conclude();
+    },
+    "a job whose newer one was rolled back": (it, planted) => {
+      it.stage("older");
+      it.judge.newer("newest", ["older"]);
+      if (planted) it.judge.rolledBack(["newest"]);
       it.judge.conclude();
     },
     "a job whose only run was killed": (it, planted) => {
@@ -563,6 +587,9 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       it.judge.requeued = planted ? 0 : 1;
       it.judge.sharesWereFull();
     },
+    "no run that was cancelled": (it, planted) => {
+      it.judge.newestWon(planted ? 0 : 1, 1);
+    },
     "definitions that did not change": (it, planted) => {
       it.judge.changed(planted ? 0 : 1);
     },
@@ -608,7 +635,7 @@ test("leak: the judge reports what a real database has left", async (t) => {
   t.deepEqual(judge.problems, [
     "leak: 1 staged jobs left",
     `leak: ${CAPS.account} in-flight jobs left`,
-    `leak: ${CAPS.account * 4} counted in flight left`, // by three gates and the ahead bound
+    `leak: ${CAPS.account * 5} counted in flight left`, // by three gates, the shared limit and the ahead bound
     `leak: ${CAPS.account} jobs in Graphile Worker left`,
   ]);
 
@@ -633,7 +660,9 @@ test("stale: the judge knows what a real database had in force", async (t) => {
   const { pool, utils } = await world(t);
   const release = nextRelease(FIRST_RELEASE, 1);
   const next = DEFINITIONS[release.limits];
-  t.deepEqual(await otherLimits(pool, next), ['work a0 has {"all":24,"region":10,"concurrency":4}']);
+  t.deepEqual(await otherLimits(pool, next), [
+    'work a0 has {"all":24,"region":10,"together":26,"concurrency":4}',
+  ]);
   const policies = Object.values(policiesOf(release));
   const others = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
   t.teardown(() => others.release());
@@ -647,12 +676,14 @@ test("stale: the judge knows what a real database had in force", async (t) => {
     ["concurrency", "a0", 3, 1],
     ["concurrency", "a0", 4, 0],
     ["region", "r0", 10, 0],
+    ["together", "", 10, 1],
+    ["together", "", 26, 0],
   ]);
   t.deepEqual(
     gates.map((one) => [one.account, one.gates.toSorted()]),
     [
-      ["a0", ["ahead", "all", "concurrency", "region"]],
-      ["a0", ["ahead", "all", "concurrency"]],
+      ["a0", ["ahead", "all", "concurrency", "region", "together"]],
+      ["a0", ["ahead", "all", "concurrency", "together"]],
     ],
   );
   t.deepEqual(resolved.map(({ task, version }) => [task, version]).sort(), [
@@ -660,7 +691,7 @@ test("stale: the judge knows what a real database had in force", async (t) => {
     ["render", 1],
     ["work", 1],
   ]);
-  t.is(definitions, 3);
+  t.is(definitions, 4, "three policies and a shared limit");
 });
 
 test("failed: the judge reports an error of a real process", async (t) => {

@@ -14,6 +14,7 @@ import {
   type TaskName,
   THROTTLED_STEP_MS,
   TICK_WITHIN_MS,
+  TOGETHER,
 } from "./world.ts";
 
 /**
@@ -104,6 +105,8 @@ export class Judge {
   readonly #intended = new Set<string>();
   readonly #staged = new Set<string>();
   readonly #rolledBack = new Set<string>();
+  /** Newer jobs of its key, which may have replaced or cancelled it. */
+  readonly #newer = new Map<string, string[]>();
   /** The jobs of each callback's group. */
   readonly #groups = new Map<string, readonly string[]>();
   readonly #called = new Set<string>();
@@ -142,7 +145,8 @@ export class Judge {
   }
 
   get missing(): string[] {
-    return [...this.#staged].filter((id) => !this.done.has(id));
+    const isReplaced = (id: string) => this.#newer.get(id)?.some((one) => !this.#rolledBack.has(one));
+    return [...this.#staged].filter((id) => !this.done.has(id) && !isReplaced(id));
   }
 
   most(scope: string): number {
@@ -165,6 +169,11 @@ export class Judge {
 
   rolledBack(ids: readonly string[]): void {
     for (const id of ids) this.#rolledBack.add(id);
+  }
+
+  /** A job is about to be staged that replaces or cancels these, of its key. */
+  newer(job: string, older: readonly string[]): void {
+    for (const id of older) getOr(this.#newer, id, () => []).push(job);
   }
 
   /** A callback is about to be staged, of these jobs. */
@@ -242,6 +251,12 @@ export class Judge {
   /** Of a course with job groups. */
   groupsEnded(): void {
     if (this.called === 0) this.fail("weak", "no callback of a job group has run");
+  }
+
+  /** How many runs were cancelled for a newer job of their key. */
+  newestWon(cancelled: number, expected: number): void {
+    if (cancelled < expected)
+      this.fail("weak", `${cancelled} runs of older jobs were cancelled, expected ${expected}`);
   }
 
   /** How often another definition came into force. */
@@ -359,7 +374,6 @@ export class Judge {
 
   #enter(run: Run): void {
     run.counts = true;
-    if (run.task !== "work") return;
     for (const scope of scopesOf(run)) {
       const now = (this.#inScope.get(scope.name) ?? 0) + 1;
       this.#inScope.set(scope.name, now);
@@ -425,6 +439,7 @@ export class Judge {
 
   /** Whether a run surely occupies a slot of a scope: its partition had the gate when it was admitted. */
   #isBound(run: Run, { gate }: Scope): boolean {
+    if (gate === null) return true;
     const { from, to } = admissionOf(run);
     return this.#limits.hasGate(run.task, gate, run.account, from, to);
   }
@@ -434,6 +449,7 @@ export class Judge {
    * then. Nobody knows which was the last: it was not before any of them began to be admitted, and not after all were.
    */
   #capOf({ task, gate, key, byOperator }: Scope, runs: readonly Run[]): number {
+    if (gate === null) return 1;
     const admissions = runs.map(admissionOf);
     const from = Math.max(...admissions.map((one) => one.from));
     const to = Math.max(...admissions.map((one) => one.to));
@@ -443,7 +459,6 @@ export class Judge {
   #leave(run: Run): void {
     if (!run.counts) return;
     run.counts = false;
-    if (run.task !== "work") return;
     for (const { name } of scopesOf(run)) this.#inScope.set(name, this.#inScope.get(name)! - 1);
   }
 
@@ -536,19 +551,29 @@ function isInTrouble(of: Suspect, from: number, endedAt: number | undefined, unt
 /** What a gate counts over. */
 interface Scope {
   readonly name: string;
-  readonly task: TaskName;
-  readonly gate: string;
+  /** The policy, or the shared limit. */
+  readonly task: string;
+  /** Null: jobs of one job key, of which each cancels the run of the one before. */
+  readonly gate: string | null;
   readonly key: string;
   /** The least that a definition allows. */
   readonly least: number;
   readonly byOperator: number;
 }
 
-function scopesOf({ task, account }: Execution): readonly Scope[] {
+function scopesOf({ task, account, key }: Execution): readonly Scope[] {
+  if (task === "call") return [];
   const region = regionOf(account);
   const byOperator = region === LIMITED.region ? LIMITED.max : Number.POSITIVE_INFINITY;
   const unbound = Number.POSITIVE_INFINITY;
+  const least = Math.min(...Object.values(DEFINITIONS).map(({ together }) => together));
+  const together = { name: TOGETHER, task: TOGETHER, gate: TOGETHER, key: "", least, byOperator: unbound };
+  if (task === "render") return [together];
   return [
+    together,
+    ...(key === undefined
+      ? []
+      : [{ name: `job key ${key}`, task, gate: null, key, least: 1, byOperator: unbound }]),
     scopeOf(task, "account", { gate: "concurrency", key: account, byOperator }),
     scopeOf(task, "region", { gate: "region", key: region, byOperator: unbound }),
     scopeOf(task, "all", { gate: "all", key: "", byOperator: unbound }),
@@ -558,7 +583,7 @@ function scopesOf({ task, account }: Execution): readonly Scope[] {
 function scopeOf(
   task: TaskName,
   cap: keyof (typeof DEFINITIONS)["first"]["caps"],
-  { gate, key, byOperator }: Pick<Scope, "gate" | "key" | "byOperator">,
+  { gate, key, byOperator }: { gate: string; key: string; byOperator: number },
 ): Scope {
   const least = Math.min(
     byOperator,

@@ -11,7 +11,9 @@ export async function leftovers(pool: pg.Pool): Promise<Record<string, number>> 
       (select count(*)::int from dispatch_policy.in_flight_jobs) as "in-flight jobs",
       (select count(*)::int from dispatch_policy.groups) as "open job groups",
       (select coalesce(sum(in_flight), 0)::int from dispatch_policy.limiters) as "counted in flight",
-      (select count(*)::int from graphile_worker.jobs where task_identifier = any($1)) as "jobs in Graphile Worker"`,
+      (select count(*)::int from graphile_worker.jobs
+        -- a cancelled one is kept as failed for good
+        where task_identifier = any($1) and attempts < max_attempts) as "jobs in Graphile Worker"`,
     [TASKS],
   );
   return rows[0];
@@ -23,7 +25,7 @@ export async function whatWaits(pool: pg.Pool): Promise<object> {
   return {
     jobs: await rowsOf(
       `select id, task_identifier, attempts, run_at, locked_by, locked_at, last_error, flags, revision, now()
-       from graphile_worker.jobs where task_identifier = any($1) limit 5`,
+       from graphile_worker.jobs where task_identifier = any($1) and attempts < max_attempts limit 5`,
       [TASKS],
     ),
     ...(await rowsThatWait(pool)),

@@ -6,11 +6,12 @@ import type pg from "pg";
 import { isOutage } from "../../src/db/outage.ts";
 import type { Stretch } from "./rates.ts";
 import { limitsOfPartitions } from "./tables.ts";
-import { accounts, DEFINITIONS, type Limits, regionOf, TASKS, type TaskName } from "./world.ts";
+import { accounts, DEFINITIONS, type Limits, regionOf, TASKS, type TaskName, TOGETHER } from "./world.ts";
 
 /** A limiter's numbers from a time on. Times are in milliseconds, by the database's clock. */
 export interface LimitChange {
-  readonly task: TaskName;
+  /** The policy, or the shared limit. */
+  readonly task: string;
   readonly gate: string;
   /** The scope key: an account, a region, or nothing. */
   readonly key: string;
@@ -84,11 +85,19 @@ export async function readLimits(pool: pg.Pool): Promise<LimitsLog> {
 }
 
 /** The partitions that have other limits than a definition says, each with those that it has. */
-export async function otherLimits(pool: pg.Pool, { caps, rates, share }: Limits): Promise<string[]> {
+export async function otherLimits(
+  pool: pg.Pool,
+  { caps, rates, share, together }: Limits,
+): Promise<string[]> {
   const expected = {
-    work: { concurrency: caps.account, all: caps.all, ...(caps.region !== null && { region: caps.region }) },
+    work: {
+      concurrency: caps.account,
+      all: caps.all,
+      together,
+      ...(caps.region !== null && { region: caps.region }),
+    },
     call: { throttle: rates.account.rate, all: rates.all.rate },
-    render: { concurrency: share },
+    render: { concurrency: share, together },
   };
   return (await limitsOfPartitions(pool))
     .filter(({ task, had }) => !isDeepStrictEqual(had, expected[task]))
@@ -97,19 +106,19 @@ export async function otherLimits(pool: pg.Pool, { caps, rates, share }: Limits)
 
 /** As if a definition came into force for everybody at this moment. */
 export function inForce(
-  { caps, rates, share }: Limits,
+  { caps, rates, share, together }: Limits,
   { at = Number.NEGATIVE_INFINITY, version = 0 } = {},
 ): LimitsLog {
   const none = { max: null, rate: null, capacity: null, filledAt: null };
-  const limitOf = (task: TaskName, gate: string, key: string, numbers: object): LimitChange => ({
+  const limitOf = (task: string, gate: string, key: string, numbers: object): LimitChange => ({
     ...{ task, gate, key, limiter: `${task} ${gate} ${key}`, ...none, version, at },
     ...numbers,
   });
   const regions = [...new Set(accounts.map(regionOf))];
   const gatesOf = {
-    work: ["concurrency", "all", ...(caps.region === null ? [] : ["region"])],
+    work: ["concurrency", "all", TOGETHER, ...(caps.region === null ? [] : ["region"])],
     call: ["throttle", "all"],
-    render: ["concurrency"],
+    render: ["concurrency", TOGETHER],
   };
   return {
     limits: [
@@ -118,6 +127,7 @@ export function inForce(
         ? []
         : regions.map((region) => limitOf("work", "region", region, { max: caps.region }))),
       limitOf("work", "all", "", { max: caps.all }),
+      limitOf(TOGETHER, TOGETHER, "", { max: together }),
       ...accounts.map((account) => limitOf("call", "throttle", account, rates.account)),
       limitOf("call", "all", "", rates.all),
       ...regions.map((region) => limitOf("render", "concurrency", region, { max: share })),
@@ -143,7 +153,7 @@ export class LimitsInForce {
   }
 
   /** The most that a cap allowed at some time of a stretch. */
-  capIn(task: TaskName, gate: string, key: string, from: number, to: number): number {
+  capIn(task: string, gate: string, key: string, from: number, to: number): number {
     const changes = during(this.#limits.get(scopeOf(task, gate, key)) ?? [], from, to);
     return Math.max(0, ...changes.map(({ max }) => max ?? 0));
   }

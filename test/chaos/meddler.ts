@@ -7,6 +7,7 @@ import { isBusy } from "../../src/db/outage.ts";
 import { chance, judge, onCommand, orders, repeat, tell } from "./member.ts";
 import {
   accounts,
+  DEFINITIONS,
   freshQueue,
   LIMITED,
   mostByOperator,
@@ -14,6 +15,7 @@ import {
   regionOf,
   TASKS,
   type TaskName,
+  TOGETHER,
 } from "./world.ts";
 
 const PAUSE_MS = 300;
@@ -27,7 +29,18 @@ let switches = 0;
 for (const task of TASKS) await switchOn(task); // one before it may have ended in between
 tell({ ready: true });
 await repeat(async () => {
-  await chance.pick([native, native, copyFlags, leaveOpen, flood, adopt, limitByContext, lower, switchOff])();
+  await chance.pick([
+    native,
+    native,
+    copyFlags,
+    leaveOpen,
+    flood,
+    adopt,
+    limitByContext,
+    limitTogether,
+    lower,
+    switchOff,
+  ])();
   await delay(chance.between(0, PAUSE_MS));
 });
 process.exit(0);
@@ -94,6 +107,18 @@ async function limitByContext(): Promise<void> {
   await run(`select * from dispatch_policy.set_limit(${gate}, '{"max": ${max}}', "where" => $1)`, [where]);
   await delay(chance.between(0, LONGEST_LIMITED_MS));
   while (!(await run(`select * from dispatch_policy.clear_limit(${gate}, "where" => $1)`, [where])))
+    await delay(chance.between(0, PAUSE_MS));
+}
+
+/** The limit that two policies share. */
+async function limitTogether(): Promise<void> {
+  const of = () => `'${chance.pick(["work", "render", TOGETHER])}', '${TOGETHER}'`;
+  tell({ met: "shared limit set" });
+  await run(
+    `select * from dispatch_policy.set_limit(${of()}, '{"max": ${1 + chance.below(DEFINITIONS.second.together)}}')`,
+  );
+  await delay(chance.between(0, LONGEST_LIMITED_MS));
+  while (!(await run(`select * from dispatch_policy.clear_limit(${of()})`)))
     await delay(chance.between(0, PAUSE_MS));
 }
 

@@ -25,6 +25,8 @@ export interface Execution {
   readonly id: string;
   readonly task: TaskName;
   readonly account: string;
+  /** Its job key, if it cancels older runs of it. */
+  readonly key?: string | undefined;
   /** Graphile Worker's. */
   readonly job: string;
   readonly attempt: number;
@@ -54,6 +56,8 @@ export type News =
   | { readonly tick: "open" | "closed" }
   /** Ids that a transaction is about to stage; what becomes of it follows. */
   | { readonly intends: readonly string[] }
+  /** Jobs of one key that it has added, and a newer one that it is about to add: they need not run to their ends. */
+  | { readonly newest: string; readonly older: readonly string[] }
   /** The job that comes once these, of which it is about to stage all or none, have ended for good. */
   | { readonly callback: string; readonly of: readonly string[] }
   | { readonly staged: readonly string[] }

@@ -20,13 +20,16 @@ export async function perform(
   payload: Payload,
   job: Job,
   own: Pick<DispatchPolicyHelpers, "stagedId" | "admittedAt" | "settle"> | null,
+  signal?: AbortSignal,
 ): Promise<void> {
   const n = starts++;
   await isNoted(n, () => tell({ start: execution(n, task, payload, job, own) }));
-  await delay(payload.ms);
+  const heeds = payload.key !== undefined && chance.chance(0.7);
+  await delay(payload.ms, undefined, heeds && signal ? { signal } : {}).catch(() => {});
+  if (payload.key !== undefined && signal?.aborted) tell({ met: "run of an older job cancelled" });
   // never less than it was admitted for: the judge takes no returns into account
   if (task === "call" && chance.chance(0.3)) own?.settle({ cost: chance.pick([1, 1, 2]) });
-  const ok = job.attempts > payload.failures;
+  const ok = job.attempts > payload.failures && !(heeds && signal?.aborted);
   await isNoted(n, () => tell({ end: { n, ok } }));
   if (!ok) throw new Error("on purpose");
 }
@@ -34,12 +37,12 @@ export async function perform(
 function execution(
   n: number,
   task: TaskName,
-  { id, account, _group }: Payload,
+  { id, account, key, _group }: Payload,
   job: Job,
   own: Parameters<typeof perform>[3],
 ): Execution {
   return {
-    ...{ n, id, task, account, job: job.id, attempt: job.attempts },
+    ...{ n, id, task, account, key, job: job.id, attempt: job.attempts },
     // one that is admitted later gets another staged id: its flag says which staged job it was
     staged: ticketOf(job)?.stagedId ?? own?.stagedId ?? job.id,
     createdAt: job.created_at.getTime(),

@@ -27,6 +27,7 @@ import {
   regionOf,
   TASKS,
   type TaskName,
+  TOGETHER,
 } from "./world.ts";
 
 /** Less than the server's connections, so that they can be taken. */
@@ -70,6 +71,8 @@ export interface Verdict {
   readonly requeued: number;
   readonly met: Readonly<Record<string, number>>;
   readonly mostAtOnce: number;
+  /** Of work and renderings, which share a limit. */
+  readonly mostTogether: number;
   /** Of an account with a limit by context. */
   readonly mostAtOnceByContext: number;
   readonly drainedInSeconds: number | null;
@@ -139,6 +142,7 @@ async function inDatabase(
     judge.hit(deeds.hits, enough);
     judge.changed(definitions);
     judge.sharesWereFull();
+    judge.newestWon(fleet.met["run of an older job cancelled"] ?? 0, Math.floor(seconds / 120));
     if (!out) judge.groupsEnded();
   }
   const { problems, executions, duplicates, besideDead } = judge;
@@ -157,7 +161,7 @@ async function inDatabase(
       requeued: judge.requeued,
       met: fleet.met,
     },
-    ...{ mostAtOnce: judge.most("work all"), drainedInSeconds },
+    ...{ mostAtOnce: judge.most("work all"), mostTogether: judge.most(TOGETHER), drainedInSeconds },
     mostAtOnceByContext: Math.max(
       ...accounts
         .filter((account) => regionOf(account) === LIMITED.region)
@@ -183,7 +187,8 @@ async function calm(
   // the meddler may have ended in between
   for (const task of TASKS) await switchOn(utils, judge, task);
   for (const { policy, gate, where } of await utils.limits())
-    if (where !== null && where.region !== LIMITED.region) await utils.clearLimit({ policy, gate, where });
+    if (where === null) await utils.clearLimit({ policy, gate });
+    else if (where.region !== LIMITED.region) await utils.clearLimit({ policy, gate, where });
   // all that start from now on bring a last definition
   fleet.deploys(nextRelease(fleet.release, 1));
   fleet.deployed();

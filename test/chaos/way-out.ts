@@ -58,7 +58,7 @@ export async function unlockOutsiders(pool: TestDatabase["pool"], fleet: Fleet):
 }
 
 const LIVING = "dispatch_policy.workers where alive";
-const LEFT = "graphile_worker.jobs where task_identifier = any($1)";
+const LEFT = "graphile_worker.jobs where task_identifier = any($1) and attempts < max_attempts"; // cancelled ones are kept
 const STOPPED = `${LEFT} and run_at = 'infinity'`;
 const LOCKED = `${LEFT} and locked_by is not null`;
 

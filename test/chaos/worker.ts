@@ -41,8 +41,8 @@ const running = run({
   pgPool: pool,
   noHandleSignals: true,
   taskList: {
-    work: work.task((payload, { job, dispatchPolicy }) =>
-      perform("work", payload as Payload, job, dispatchPolicy),
+    work: work.task((payload, { job, dispatchPolicy, abortSignal }) =>
+      perform("work", payload as Payload, job, dispatchPolicy, abortSignal),
     ),
     call: call.task((payload, { job, dispatchPolicy }) =>
       perform("call", payload as Payload, job, dispatchPolicy),

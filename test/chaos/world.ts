@@ -1,5 +1,5 @@
 // What the processes of a chaos run have in common: the policies, and what is judged by them.
-import { definePolicy, fixed, type JobGroup } from "../../src/index.ts";
+import { concurrency, definePolicy, fixed, type JobGroup, shared } from "../../src/index.ts";
 
 export interface Payload {
   /** Who enqueues chooses it: it stays the job's through retries and copies. */
@@ -8,6 +8,8 @@ export interface Payload {
   readonly ms: number;
   /** How many attempts fail. */
   readonly failures: number;
+  /** Its job key: it cancels the run of the older job of this key. */
+  readonly key?: string;
   /** Of a callback: what became of the jobs of its group. */
   readonly _group?: JobGroup;
 }
@@ -15,10 +17,15 @@ export interface Payload {
 export const TASKS = ["work", "call", "render"] as const;
 export type TaskName = (typeof TASKS)[number];
 
+/** The limit that work and renderings share. */
+export const TOGETHER = "together";
+
 /** What a definition of the policies allows. */
 export interface Limits {
   /** How many may run at once, by scope. Null: there is no such gate. */
   readonly caps: { readonly account: number; readonly region: number | null; readonly all: number };
+  /** How much of work and renderings may run at once, together. */
+  readonly together: number;
   /** Tokens per second and in the bucket, by scope. */
   readonly rates: Readonly<Record<"account" | "all", { readonly rate: number; readonly capacity: number }>>;
   /** For how long calls that the throttles deny are postponed. Null: they wait. */
@@ -33,6 +40,7 @@ export interface Limits {
 export const DEFINITIONS = {
   first: {
     caps: { account: 4, region: 10, all: 24 },
+    together: 26,
     rates: { account: { rate: 4, capacity: 4 }, all: { rate: 20, capacity: 10 } },
     delay: null,
     byDeadline: false,
@@ -40,6 +48,7 @@ export const DEFINITIONS = {
   },
   second: {
     caps: { account: 3, region: null, all: 12 },
+    together: 10,
     rates: { account: { rate: 6, capacity: 3 }, all: { rate: 10, capacity: 10 } },
     delay: "1 second",
     byDeadline: true,
@@ -84,10 +93,11 @@ export const mostByOperator = (account: string) =>
  */
 export function policiesOf({ limits, version }: Release) {
   const definition = DEFINITIONS[limits];
+  const together = togetherOf(definition, version);
   return {
-    work: workOf(definition, version),
+    work: workOf(definition, version, together),
     call: callOf(definition, version),
-    render: renderOf(definition, version),
+    render: renderOf(definition, version, together),
   };
 }
 
@@ -97,8 +107,12 @@ function contextOf(payload: unknown) {
   return { account, region: regionOf(account), dueBy: ms % 2 < 1 ? null : new Date(ms * 1e6).toISOString() };
 }
 
+const togetherOf = ({ together: max }: Limits, version: number) =>
+  shared(TOGETHER, concurrency({ max, scope: "policy" }), { version });
+type Together = ReturnType<typeof togetherOf>;
+
 /** Three scopes that overlap, or two; its key needs JavaScript. */
-const workOf = ({ caps, byDeadline }: Limits, version: number) =>
+const workOf = ({ caps, byDeadline }: Limits, version: number, together: Together) =>
   definePolicy("work", {
     version,
     context: contextOf,
@@ -109,6 +123,7 @@ const workOf = ({ caps, byDeadline }: Limits, version: number) =>
         ? []
         : [concurrency({ name: "region", scope: (ctx) => ctx.region, max: caps.region })]),
       concurrency({ name: "all", scope: "policy", max: caps.all }),
+      together,
     ],
     ...(byDeadline && { order: { deadline: (ctx: ReturnType<typeof contextOf>) => ctx.dueBy } }),
     backoff: fixed("100 ms"),
@@ -131,12 +146,15 @@ const callOf = ({ rates: { account, all }, delay }: Limits, version: number) =>
  * Shares of worker pools, in a policy of its own. With a share, each start of work would ask the database. And a full pool
  * would requeue what a pass admits too much, so nobody would see that.
  */
-const renderOf = ({ share }: Limits, version: number) =>
+const renderOf = ({ share }: Limits, version: number, together: Together) =>
   definePolicy("render", {
     version,
     context: contextOf,
     partitionBy: (ctx) => ctx.account,
-    gates: ({ concurrency }) => [concurrency({ scope: (ctx) => ctx.region, max: share, perWorker: true })],
+    gates: ({ concurrency }) => [
+      concurrency({ scope: (ctx) => ctx.region, max: share, perWorker: true }),
+      together,
+    ],
     backoff: fixed("100 ms"),
   });
 
