@@ -3,7 +3,9 @@
 create or replace view :DISPATCH_POLICY_SCHEMA.policies as
 select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > statement_timestamp() as paused,
   nullif(p.paused_until, '-infinity') as paused_until, p.paused_by, p.pause_reason,
-  coalesce(q.partitions, 0) as partitions,
+  -- lanes of one key are one partition. Counted apart, because a distinct count sorts all
+  coalesce(q.partitions, 0) - case when p.keyed_scopes then (
+    select count(*) - count(distinct x.key) from partitions x where x.policy_id = p.id and x.laned)::int else 0 end as partitions,
   (select coalesce(sum(l.in_flight), 0)::int from limiters l
     where l.id = p.ahead_limiter_id) as in_flight,
   -- counted, and not counted yet, and without a partition
@@ -42,9 +44,7 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
       jsonb_build_object('name', p.name, 'shared', true)) order by x.name) end as shared_by
 from policies p
 left join (   -- once for all policies. A left join: who asks for names alone has no partition counted
-  select x.policy_id, sum(x.staged) as staged,
-    (count(*) filter (where not x.laned) + count(distinct x.key) filter (where x.laned))::int as partitions
-  from partitions x group by x.policy_id
+  select x.policy_id, sum(x.staged) as staged, count(*)::int as partitions from partitions x group by x.policy_id
 ) q on q.policy_id = p.id
 left join lateral (
   select max(x.version) as newest_version, bool_or(x.newest_live) as lives, bool_or(x.newest_live and x.in_force) as has
