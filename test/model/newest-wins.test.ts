@@ -176,7 +176,7 @@ const MUTANTS: Record<string, { of: string; from: RegExp; to: string }> = {
   },
   "a further job of the key does not wait": {
     of: "_stage_batch",
-    from: /retry_at = case when s\.waits_for is not null then s\.retry_at end/,
+    from: /retry_at = case when s\.waits_for is not null .* then s\.retry_at end/,
     to: "retry_at = null",
   },
   "nobody tells a waiting job of the end": {

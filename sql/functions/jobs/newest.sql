@@ -22,6 +22,7 @@ declare
   v_policy_id int := (p_policy).id;
   v_keys text[];
   v_after float8[];
+  v_kept text[];
   v_parked bigint[];
   v_past boolean;
   v_ids bigint[];
@@ -31,12 +32,20 @@ declare
   v_gone bigint[];
   v_told int;
 begin
-  select array_agg(j.key), array_agg(j.after) into v_keys, v_after
+  select array_agg(j.key) filter (where j.after is not null), array_agg(j.after) filter (where j.after is not null),
+    array_agg(j.key) filter (where j.after is null)
+  into v_keys, v_after, v_kept
   from (
     select x.value ->> 'jobKey' as key, case json_typeof(x.value -> 'cancelsAfter')
       when 'null' then null when 'number' then (x.value ->> 'cancelsAfter')::float8 else (p_policy).cancels_after end as after
     from json_array_elements(p_jobs) x
-  ) j where j.key is not null and j.after is not null;
+  ) j where j.key is not null;
+  if v_kept is not null then   -- those that cancel no run wait for none, though the jobs that they replaced did
+    v_gone := array(select s.waits_for from staged_jobs s where s.job_key = any(v_kept) and s.waits_for is not null);
+    if v_gone <> '{}' then
+      perform _end_waits(v_gone);
+    end if;
+  end if;
   if v_keys is null then
     return;
   end if;

@@ -123,9 +123,11 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_droppable boolean;
+  v_cancels boolean;   -- older runs of their keys; else what says whether a job does (_cancel_older) is in `p_jobs`
   v_ids regclass := pg_get_serial_sequence('staged_jobs', 'id');
 begin
-  select _is_droppable(p.when_full, p.max_pending_in_all) into v_droppable from policies p where p.name = p_policy;
+  select _is_droppable(p.when_full, p.max_pending_in_all), p.cancels_after is not null into v_droppable, v_cancels
+  from policies p where p.name = p_policy;
   v_droppable := coalesce(v_droppable, false);
   return query
   with sent as materialized (
@@ -197,11 +199,14 @@ begin
       run_at_given = case when p_mode = 'preserve_run_at' then s.run_at_given else excluded.run_at_given end,
       due = case when p_mode = 'preserve_run_at' then s.run_at when excluded.debounced_until is null then excluded.run_at
         else s.debounced_until end <= v_now is true   -- a debounced one: it has waited for as long as it may
-        and s.waits_for is null,
+        and (s.waits_for is null or not (v_cancels or strpos(p_jobs::text, '"cancelsAfter"') > 0)),
       max_attempts = excluded.max_attempts, preserve_run_at = excluded.preserve_run_at,
       priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
       known_job_id = excluded.known_job_id, known_revision = excluded.known_revision,
-      parked_job_id = null, retry_at = case when s.waits_for is not null then s.retry_at end, failures = 0, error = null,
+      -- one that cancels no run waits for none, whatever the one before did
+      waits_for = case when s.waits_for is not null and (v_cancels or strpos(p_jobs::text, '"cancelsAfter"') > 0) then s.waits_for end,
+      retry_at = case when s.waits_for is not null and (v_cancels or strpos(p_jobs::text, '"cancelsAfter"') > 0) then s.retry_at end,
+      parked_job_id = null, failures = 0, error = null,
       droppable = excluded.droppable,
       left_partition_id = s.partition_id, traceparent = excluded.traceparent,
       expires_at = case when excluded.debounced_until is null or excluded.expires_at is null then excluded.expires_at

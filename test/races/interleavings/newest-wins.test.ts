@@ -258,6 +258,25 @@ test("a sweep finds a job whose run has ended while somebody had the job locked"
   t.is(await it.passes(), 1);
 });
 
+test("a job that cancels nothing does not wait for the run that the one before it has cancelled", async (t) => {
+  for (const [own, policy] of [
+    [0, undefined],
+    [undefined, 0],
+  ]) {
+    const it = await engine(t, { gates: [concurrency(5)], cancelsAfterSeconds: policy! });
+    const job = await runs(it);
+    await it.stage("a", { ...KEY, cancelsAfter: own! });
+    t.deepEqual(await waiting(it), [[job, false]]);
+    const adder = await it.session();
+    await adder.query("begin");
+    await it.stage("a", { ...KEY, as: adder, ...(policy === 0 && { cancelsAfter: null }) });
+    await completeJob(it, job);
+    t.deepEqual(await it.release([job]), [job], "it finds the job locked");
+    await adder.query("commit");
+    t.is(await it.passes(), 1);
+  }
+});
+
 test("a sweep leaves a job alone whose run goes on", async (t) => {
   const it = await engine(t, GATES);
   const job = await runs(it);
