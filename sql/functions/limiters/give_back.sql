@@ -111,8 +111,8 @@ end
 $$;
 
 -- Tells the policies whose partitions are among the first in the line of a shared limiter (`p_places`), or have waited there for
--- longest: each gets a freed row, and is notified. The caller has locked the limiter. Returns whether one of them will come that
--- is not `p_but`. Of those that will not come, one that was told keeps its row until it does.
+-- longest: each gets a freed row, and is notified. So do those behind the ones that do not come. The caller has locked the
+-- limiter. Returns whether one of them will come that is not `p_but`. One that was told keeps its row until it comes.
 create or replace function _tell_in_line(p_limiter limiters, p_but int, p_places int, p_now timestamptz) returns boolean
 language plpgsql as $$
 declare
@@ -125,6 +125,10 @@ declare
       (select q.policy_id from partitions q
         where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now)
         order by q.in_line_since limit (p_places + 9) / 10)
+      union all
+      (select q.policy_id from partitions q
+        where v_absent <> '{}' and q.blocked_on = p_limiter.id and q.policy_id <> all (v_absent)
+        order by q.fair_key, q.due_at limit p_places)
     ) x
     where x.policy_id is distinct from p_but);
 begin

@@ -21,6 +21,10 @@ begin
   select exists (select from overrides o where o.policy_id = p_policy_id), p.shared or p.shared_ids <> '{}'
   into v_overridden, v_shares from policies p where p.id = p_policy_id;
   if v_shares then
+    -- The danger: another definition of a shared limit does not see the limiter that this makes. The cure: it waits
+    perform from policies p
+    where p.shared and (p.id = p_policy_id or p.id = any((select u.shared_ids from policies u where u.id = p_policy_id)::int[]))
+    order by p.id for share;
     p_changed := array(
       select jsonb_populate_record(c, jsonb_build_object('limits', (
         select jsonb_agg(case when x.value ? 'shared' then _of_shared(x.value, c.key) else x.value end)
@@ -107,13 +111,26 @@ begin
 end
 $$;
 
--- A shared limit has got another definition: all of its limiters get the numbers at once.
-create or replace function _change_shared(p_policy policies, p_now timestamptz) returns void language plpgsql as $$
+-- A shared limit has got another definition: all of its limiters get the numbers at once. A locked one waits for a pass of the
+-- limit, so that no open transaction keeps a process from its start.
+create or replace function _redefine_shared(p_policy policies, p_now timestamptz) returns void language plpgsql as $$
+declare
+  v_ids bigint[] := array(
+    select l.id from limiters l where l.policy_id = (p_policy).id and l.shared order by l.id for no key update skip locked);
+begin
+  perform _change_shared(p_policy, v_ids, p_now);
+  insert into freed (policy_id, limiter_id)
+  select l.policy_id, l.id from limiters l where l.policy_id = (p_policy).id and l.shared and l.id <> all (v_ids);
+end
+$$;
+
+-- Gives these limiters of a shared limit, which the caller has locked, the numbers of its definition, if they have older ones.
+create or replace function _change_shared(p_policy policies, p_ids bigint[], p_now timestamptz) returns void language plpgsql as $$
 begin
   perform _change_limiters(p_policy, jsonb_object_agg(l.id, jsonb_build_object(
       'arrival_id', 0, 'version', (p_policy).generation, 'limit', _of_shared(jsonb_build_object(
         'gate', l.gate, 'position', l.position, 'scope', case l.breadth when 1 then 'key' else 'policy' end), null))), '{}', p_now)
-  from limiters l where l.policy_id = (p_policy).id and l.shared having count(*) > 0;
+  from limiters l where l.id = any(p_ids) and l.shared and l.version < (p_policy).generation having count(*) > 0;
 end
 $$;
 

@@ -108,23 +108,59 @@ end
 $$;
 
 -- Locks the partitions of a policy among those that a shared limiter calls, of all policies: the `p_places` first, and those that
--- have been in line for longest (`p_longest`). It skips locked ones.
+-- have been in line for longest (`p_longest`). For those that others have locked the policy's next ones go.
 create or replace function _own_in_line(
-  p_policy_id int, p_shard text, p_limiter_id bigint, p_places int, p_longest int, p_now timestamptz
+  p_policy_id int, p_shard text, p_limiter limiters, p_places int, p_longest int, p_now timestamptz
 ) returns claimed[] language plpgsql as $$
 declare
+  v_absent int[] := array_remove(_absent_from(p_limiter, p_now), p_policy_id);   -- others may have theirs locked
   v_oldest uuid[] := array(
     select q.id from partitions q
-    where q.blocked_on = p_limiter_id and q.in_line_since <= _long_since(p_now) order by q.in_line_since limit p_longest);
+    where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now) order by q.in_line_since limit p_longest);
   v_first uuid[] := array(
-    select q.id from partitions q where q.blocked_on = p_limiter_id order by q.fair_key, q.due_at limit p_places);
-begin
-  return array(
+    select x.id from (
+      select q.id, q.policy_id from partitions q
+      where q.blocked_on = p_limiter.id and q.policy_id <> all (v_absent) order by q.fair_key, q.due_at limit p_places) x
+    where x.policy_id = p_policy_id);
+  v_line claimed[] := array(
     select _as_claimed(q, q.id = any(v_oldest)) from partitions q
-    where q.id = any(v_oldest || v_first) and q.policy_id = p_policy_id and q.blocked_on = p_limiter_id
+    where q.id = any(v_oldest || v_first) and q.policy_id = p_policy_id and q.blocked_on = p_limiter.id
       and (p_shard is null or q.shard = p_shard)
     order by q.id = any(v_oldest) desc, q.fair_key, q.due_at
     for no key update skip locked);
+begin
+  if cardinality(v_line) < cardinality(v_first) then
+    v_line := v_line || array(
+      select _as_claimed(q, false) from partitions q
+      where q.id = any(array(
+          select x.id from (
+            select y.id, y.policy_id from partitions y
+            where y.blocked_on = p_limiter.id order by y.fair_key, y.due_at limit p_places + 1000) x
+          where x.policy_id = p_policy_id and x.id <> all (v_oldest || v_first)))
+        and q.blocked_on = p_limiter.id and (p_shard is null or q.shard = p_shard)
+      order by q.fair_key, q.due_at limit cardinality(v_first) - cardinality(v_line)
+      for no key update skip locked);
+  end if;
+  return v_line;
+end
+$$;
+
+-- Whether a policy leaves places at a shared limiter although its partitions stand among the first: others have them locked. It
+-- keeps its freed row then, as old as that is, and after a second it loses these places (_absent_from).
+create or replace function _leaves_places(p_policy_id int, p_limiter_id bigint, p_places int, p_decided uuid[]) returns boolean
+language plpgsql as $$
+begin
+  if not exists (
+    select from (
+      select q.policy_id from partitions q where q.blocked_on = p_limiter_id order by q.fair_key, q.due_at limit p_places) x
+    where x.policy_id = p_policy_id)
+    or exists (select from partitions q where q.id = any(p_decided) and p_limiter_id = any(q.limiter_ids)) then
+    return false;
+  end if;
+  insert into freed (policy_id, limiter_id, at)
+  select p_policy_id, p_limiter_id, coalesce(min(f.at), clock_timestamp()) from freed f
+  where f.policy_id = p_policy_id and f.limiter_id = p_limiter_id;
+  return true;
 end
 $$;
 
@@ -165,7 +201,7 @@ create or replace function _places_of_others(
 ) returns float8 language plpgsql stable as $$
 declare
   v_places int := _room_for_waiters(p_room, false);
-  v_absent int[];
+  v_absent int[] := array_remove(_absent_from(p_limiter, p_now), (p_policy).id);
   v_oldest uuid[];
   v_others uuid[];
 begin
@@ -175,12 +211,12 @@ begin
     order by q.in_line_since limit _places_by_wait(p_policy, p_room));
   v_others := array(
     select q.id from partitions q
-    where q.policy_id <> (p_policy).id and q.id = any(v_oldest || array(
-      select x.id from partitions x where x.blocked_on = p_limiter.id order by x.fair_key, x.due_at limit v_places)));
+    where q.policy_id <> (p_policy).id and q.policy_id <> all (v_absent) and q.id = any(v_oldest || array(
+      select x.id from partitions x
+      where x.blocked_on = p_limiter.id and x.policy_id <> all (v_absent) order by x.fair_key, x.due_at limit v_places)));
   if v_others = '{}' then
     return 0;
   end if;
-  v_absent := array_remove(_absent_from(p_limiter, p_now), (p_policy).id);
   return (
     with part as materialized (
       select q.id, q.policy_id <> (p_policy).id as is_other, coalesce(c.goes_first, q.id = any(v_oldest)) as goes_first,
@@ -193,7 +229,6 @@ begin
       cross join lateral (select coalesce(_work_of(p, q.mean_work), 1) as work) e
       cross join lateral (select _decayed(q.decayed_admits, q.decayed_at, p.half_life, p_now) as decayed) d
       where q.id = any(v_others || array(select x.id from unnest(p_claimed) x where p_limiter.id = any(x.limiter_ids)))
-        and q.policy_id <> all (v_absent)
     ),
     level as materialized (
       select min(x.level) as vt from (
@@ -271,7 +306,7 @@ begin
     v_line := '{}';
     v_longest := least(_places_by_wait(p_policy, v_room), v_places);
     if v_limiter.shared then
-      v_line := _own_in_line((p_policy).id, p_shard, v_room.id, v_places, v_longest, p_now);
+      v_line := _own_in_line((p_policy).id, p_shard, v_limiter, v_places, v_longest, p_now);
     elsif v_longest > 0 then
       v_line := array(
         select _as_claimed(q, true) from partitions q
@@ -342,7 +377,8 @@ $$;
 -- goes by the clock.
 --
 -- The places of a shared limiter may be of other policies: those are told (_tell_in_line), and not this one, which has left them
--- what is theirs. They tell this one in turn. If they do not come, there is a look after a second.
+-- what is theirs. They tell this one in turn. If they do not come, there is a look after a second. The pass of a shared limit gives
+-- limiters the numbers that its declaration found locked.
 --
 --   p_decided   partitions that the pass has decided about
 --   p_bounded   false: the ahead bound is looked at again while somebody waits for it; its rest is left to bounded passes
@@ -357,12 +393,17 @@ declare
   v_room room_before;
   v_first record;   -- in line
   v_is_found boolean;
+  v_places int;
+  v_is_told boolean;
   v_wake_at timestamptz;
   v_left bigint[] := '{}';
   v_passed_by int := 0;
   v_is_overridden boolean := exists (select from overrides o where o.policy_id = (p_policy).id);
   v_turns boolean := false;   -- an override does, between the clock and `p_now`
 begin
+  if (p_policy).shared then
+    perform _change_shared(p_policy, p_limiter_ids, p_now);
+  end if;
   if v_is_overridden then
     v_turns := exists (
       select from overrides o
@@ -395,9 +436,14 @@ begin
         -- who begins to wait later does not ask again when the cap rises
         else least(case when v_room.reserved_for is not null then v_room.reserved_until end, v_room.rises_at) end;
       if v_first.id is not null and _room_for_waiters(v_room, false) > 0 then
-        if v_limiter.shared and _tell_in_line(v_limiter, (p_policy).id, _room_for_waiters(v_room, false), p_now) then
-          v_wake_at := least(v_wake_at, p_now + interval '1 second');
-        else
+        v_places := _room_for_waiters(v_room, false);
+        v_is_told := v_limiter.shared and _tell_in_line(v_limiter, (p_policy).id, v_places, p_now);
+        if v_limiter.shared then
+          v_wake_at := least(v_wake_at, p_now + interval '1 second');   -- if this one comes no more, others do
+        end if;
+        if v_limiter.shared and _leaves_places((p_policy).id, v_room.id, v_places, p_decided) then
+          v_passed_by := v_passed_by + 1;
+        elsif not v_is_told then
           v_left := v_left || v_room.id;
         end if;
       end if;
@@ -410,10 +456,10 @@ begin
       v_wake_at := case when v_first.id is not null then _throttle_ready_at(
         v_room.tokens, v_room.rate, v_room.per, v_room.capacity, v_room.spent, v_room.calendar, v_first.head_cost, p_now) end;
       if v_wake_at <= p_now then   -- it is not for this pass to call it, or others have locked it
-        if v_limiter.shared and _tell_in_line(v_limiter, (p_policy).id, _room_for_waiters(v_room, false), p_now) then
-          v_wake_at := p_now + interval '1 second';
-        else
-          v_wake_at := p_now + interval '50 milliseconds';
+        v_places := _room_for_waiters(v_room, false);
+        v_is_told := v_limiter.shared and _tell_in_line(v_limiter, (p_policy).id, v_places, p_now);
+        v_wake_at := p_now + case when v_is_told then interval '1 second' else interval '50 milliseconds' end;
+        if v_limiter.shared and _leaves_places((p_policy).id, v_room.id, v_places, p_decided) or not v_is_told then
           v_passed_by := v_passed_by + 1;
         end if;
       end if;

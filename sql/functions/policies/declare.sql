@@ -38,6 +38,8 @@ begin
         quote_literal(v_name), quote_literal(v_gate), quote_literal(v_zone) using errcode = 'DPARG';
     end;
   end loop;
+  -- declarations of several processes at once, one after the other
+  perform _lock_turn(0, 'declare');
   v_gate := (
     select g.value ->> 'name' from jsonb_array_elements(p_definition -> 'gates') g
     where g.value ? 'shared' and g.value ->> 'name' <> v_name and not exists (
@@ -46,8 +48,6 @@ begin
     raise exception 'dispatch_policy: policy %: nobody has declared its shared limit %: declare that first',
       quote_literal(v_name), quote_literal(v_gate) using errcode = 'DPPOL';
   end if;
-  -- declarations of several processes at once, one after the other
-  perform _lock_turn(0, 'declare');
   insert into policies (
     name, definition, definition_hash, declared_at, half_life, ahead_seconds, paused_until, paused_at, paused_by,
     pause_reason, paused_with_all)
@@ -168,7 +168,7 @@ begin
   select x.task, v_id from jsonb_array_elements_text(v_definition -> 'tasks') x (task)
   on conflict (task_identifier) do update set policy_id = excluded.policy_id where t.policy_id <> excluded.policy_id;
   if (p_policy).shared then
-    perform _change_shared(p, clock_timestamp()) from policies p where p.id = v_id and v_differs;
+    perform _redefine_shared(p, clock_timestamp()) from policies p where p.id = v_id and v_differs;
     perform _notify(v_definition ->> 'name');
     return;   -- it has no partitions
   end if;

@@ -15,8 +15,8 @@ async function two(t: ExecutionContext, max: number): Promise<Scenario> {
   return it;
 }
 
-async function stage(it: Scenario, policy: string, count: number): Promise<void> {
-  const jobs = Array.from({ length: count }, () => ({ identifier: policy, payload: { key: "k" } }));
+async function stage(it: Scenario, policy: string, count: number, key = "k"): Promise<void> {
+  const jobs = Array.from({ length: count }, () => ({ identifier: policy, payload: { key } }));
   await it.utils.addJobs(jobs as never);
 }
 
@@ -182,4 +182,119 @@ test("nor if another session has that policy's ahead bound locked", async (t) =>
   t.deepEqual([(await running(it, "a")).length, (await running(it, "b")).length], [0, 0]);
   await one.query("rollback");
   t.is(await tick(it.pool, "b"), 1);
+});
+
+/** Another session keeps the first partition in line. Returns how it lets go. */
+async function firstIsLocked(it: Scenario): Promise<() => Promise<unknown>> {
+  const one = await it.transaction();
+  await one.query(
+    `select from dispatch_policy_internal.partitions where id = (
+       select id from dispatch_policy_internal.partitions where blocked_on is not null order by fair_key, due_at limit 1)
+     for update`,
+  );
+  return () => one.query("rollback");
+}
+
+test("a policy's next partition has the place of one that another session has locked", async (t) => {
+  const it = await two(t, 1);
+  await stage(it, "a", 1);
+  await tick(it.pool, "a");
+  await stage(it, "a", 1, "x");
+  await stage(it, "a", 1, "y");
+  t.is(await tick(it.pool, "a"), 0);
+  await firstIsLocked(it);
+  await end(it, "a");
+  await tick(it.pool, "a");
+  t.is((await running(it, "a")).length, 1);
+});
+
+for (const max of [1, 2])
+  test(`a policy whose partition another session has locked loses its ${max} places after a second, and has its turn then`, async (t) => {
+    const it = await two(t, max);
+    await stage(it, "a", max);
+    await tick(it.pool, "a");
+    await stage(it, "b", 9);
+    await tick(it.pool, "b");
+    await stage(it, "a", 9);
+    t.is(await tick(it.pool, "a"), 0);
+    const letGo = await firstIsLocked(it);
+    await end(it, "a");
+    t.is(await tick(it.pool, "a"), 0, "it is b's turn");
+    await until("a has what b leaves", async () => {
+      t.is(await tick(it.pool, "b"), 0);
+      await tick(it.pool, "a");
+      return (await running(it, "a")).length === max;
+    });
+    await letGo();
+    await tick(it.pool, "b");
+    await end(it, "a");
+    await until("b has its turn", async () => {
+      await tick(it.pool, "a");
+      await tick(it.pool, "b");
+      return (await running(it, "b")).length > 0;
+    });
+  });
+
+/** A process starts that has the limit with another max. */
+const redeclare = (it: Scenario, max: number) =>
+  it.makeUtils(
+    ["a", "b"].map((name) =>
+      policyOf(name, {
+        gates: [shared("api", concurrency<Ctx>({ scope: (ctx) => ctx.account, max }), { version: max })],
+      }),
+    ),
+  );
+
+const numbers = async (it: Scenario) =>
+  (await it.rows("select max from dispatch_policy.limiters where gate = 'api' order by id")).map(
+    ({ max }) => max,
+  );
+
+test("a limiter that is made while another definition comes into force has its numbers", async (t) => {
+  const it = await two(t, 9);
+  await (await redeclare(it, 10)).addJobs([{ identifier: "a", payload: { key: "k" } }] as never);
+  const one = await it.transaction();
+  await one.query("select dispatch_policy_internal._route('a', null, 100)");
+  const started = redeclare(it, 11);
+  await until(
+    "the declaration waits",
+    async () =>
+      (await it.rows("select from pg_locks where not granted and locktype = 'transactionid'")).length > 0,
+  );
+  await one.query("commit");
+  await started;
+  t.deepEqual(await numbers(it), [11]);
+});
+
+test("another definition does not wait for a locked limiter, and a pass of the limit brings its numbers", async (t) => {
+  const it = await two(t, 9);
+  const jobs = ["k", "l"].map((key) => ({ identifier: "a", payload: { key } }));
+  await (await redeclare(it, 10)).addJobs(jobs as never);
+  await tick(it.pool, "a");
+  const one = await it.transaction();
+  await one.query(
+    "select from dispatch_policy_internal.limiters where shared and scope_key = 'k' for update",
+  );
+  await redeclare(it, 11);
+  t.deepEqual((await numbers(it)).toSorted(), [10, 11]);
+  await one.query("rollback");
+  await tick(it.pool, "api");
+  t.deepEqual(await numbers(it), [11, 11]);
+  await tick(it.pool, "api");
+  t.deepEqual(await it.rows("select from dispatch_policy_internal.freed"), []);
+});
+
+test("a policy that is declared while its limit is removed is refused", async (t) => {
+  const it = await two(t, 1);
+  const declare = "select from dispatch_policy_internal._declare_policy($1, 'hash', '{}', clock_timestamp())";
+  const [{ definition }] = await it.rows(
+    "select definition from dispatch_policy_internal.policies where name = 'b'",
+  );
+  for (const policy of ["a", "b"]) await it.utils.removePolicy({ policy });
+  const [one, other] = [await it.transaction(), await it.transaction()];
+  await one.query("select from dispatch_policy.remove_policy('api')");
+  const declared = other.query(declare, [JSON.stringify(definition)]);
+  await waits(it, other);
+  await one.query("commit");
+  await t.throwsAsync(declared, { message: /nobody has declared its shared limit 'api'/ });
 });
