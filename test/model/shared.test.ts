@@ -322,7 +322,7 @@ const MUTANTS = [
   {
     name: "a cap counts the jobs of one policy",
     of: "_make_limiters",
-    from: /\(s\.value ->> 'owner'\)::int/,
+    from: /\(l\.value ->> 'owner'\)::int/,
     to: "null::int",
     shows: /went where/,
   },
