@@ -26,7 +26,7 @@ function limitTable(rows: readonly Override[]): string {
     [
       { title: "POLICY", value: ({ policy }) => policy, least: 8 },
       { title: "GATE", value: ({ gate }) => gate, least: 8 },
-      { title: "KEY", value: keyOf, least: 8 },
+      { title: "KEY", value: keyOf }, // whole: a blank at its end matters
       { title: "LIMIT", value: ({ override }) => limitInWords(override) },
       { title: "FROM", value: ({ from }) => (from && from.getTime() > Date.now() ? fromNow(from) : "") },
       { title: "ENDS", value: ({ until }) => (until ? fromNow(until) : "clear-limit") },

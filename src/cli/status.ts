@@ -66,10 +66,11 @@ export function policyTable(policies: readonly PolicyStatus[]): string {
   );
 }
 
-export function stateOf({ enabled, paused, pausedWithAll, orphaned }: PolicyStatus): string {
+export function stateOf({ enabled, paused, pausedWithAll, orphaned, sharedBy }: PolicyStatus): string {
   if (!enabled) return "off";
   if (paused) return pausedWithAll ? "paused with all" : "paused";
-  return orphaned ? "on, no worker" : "on";
+  if (orphaned) return "on, no worker";
+  return sharedBy === null ? "on" : "shared limit";
 }
 
 export function workerTable(workers: readonly WorkerStatus[]): string {

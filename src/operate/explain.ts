@@ -65,6 +65,8 @@ export interface ExplainedGate {
   nextAt: Date | null;
   /** Of a shared limit: the policies whose jobs it counts together. Null: it is this policy's alone. */
   sharedBy: readonly string[] | null;
+  /** A key for which a limit is set, and which no job has: it differs from this one by capitals or blanks. Null: none. */
+  misspelt: string | null;
   /** The key of the partition for which a slot is reserved; null: none is. */
   keptFor: string | null;
   /** The five jobs that have occupied its slots for longest, if it has no room. */
@@ -83,6 +85,8 @@ export interface SetBy {
   where: ContextValues | null;
   /** Whether it is a hold of the key (`hold` with `gate`). */
   hold: boolean;
+  /** Whether it allows less than the policy's own numbers. */
+  lowers: boolean;
   since: Date;
   until: Date | null;
 }
@@ -181,6 +185,16 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   sentence: string;
   /** What lets it go; null: it does not wait. */
   mend: Mend | null;
+  /** Of a partition that waits for tokens: how many jobs it has, and in how many seconds all have theirs. */
+  backlog?: { jobs: number; seconds: number };
+  /** Of a partition of which no job waits: whether a live worker has a task of its policy. */
+  hasWorker?: boolean;
+  /** Of a job that has run for far longer than others do: see {@link Holder}. */
+  long?: true;
+  /** Of such a job: seconds that 95 of 100 runs of its policy take at most. */
+  runsUsually?: number;
+  /** Of a partition of which no job waits: how many failed for good, up to 100, and the newest's error. Null: none has. */
+  failed?: { jobs: number; error: string } | null;
   /** The open groups that a job belongs to. Missing: none. */
   groups?: readonly { id: string; total: number; jobsLeft: number }[];
 
@@ -210,7 +224,10 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   flags?: readonly string[] | null;
   /** Its payload. */
   payload?: unknown;
-  /** The error of Graphile Worker, or of a function of the policy, because of which the job was quarantined. */
+  /**
+   * The error of Graphile Worker, or of a function of the policy, because of which the job was quarantined. Of a failed job
+   * that waits for its retry the error of its last run.
+   */
   error?: string | null;
   /** How many times it was quarantined. */
   failures?: number;
@@ -269,6 +286,11 @@ export type Answer = Pick<
       | "traceId"
       | "sentence"
       | "mend"
+      | "failed"
+      | "backlog"
+      | "hasWorker"
+      | "long"
+      | "runsUsually"
       | "groups"
     )
   | ("id" | "jobId" | "policy" | "partition" | "taskIdentifier" | "runAt" | "attempts" | "error")

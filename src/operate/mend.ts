@@ -17,7 +17,8 @@ export type Mend = {
   /** By as much as one job needs, and for an hour. */
   | { verb: "setLimit"; options: LimitTarget & { set: LimitValues; until: Date } }
   | { verb: "admit"; options: PartitionTarget & { count: number } }
-  | { verb: "retry" | "cancel"; options: { ids: readonly string[] } }
+  | { verb: "retry"; options: { ids: readonly string[] } | PartitionTarget }
+  | { verb: "cancel"; options: { ids: readonly string[] } }
   | { verb: "rescheduleJobs"; options: { ids: readonly string[]; runAt: Date } }
   | { verb: "tick"; options: { policy: string } }
   /** There is nothing to do, or no verb does it. */

@@ -127,8 +127,9 @@ const PARTITION = fieldsOf<PartitionStatus>({
     nextDueAt: true,
   },
 });
+type Rare = "failed" | "backlog" | "hasWorker" | "long" | "runsUsually";
 /** What an explanation has of a job, beside what a partition has. Only some jobs have the fields left out. */
-const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus | "groups" | "waitsFor">>({
+const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus | "groups" | "waitsFor" | Rare>>({
   ...{ traceId: true, taskIdentifier: true, cost: true, jobId: true },
   ...{ queueName: true, runAt: true, priority: true, maxAttempts: true, jobKey: true, flags: true },
   ...{ payload: true, error: true, failures: true, retryAt: true, expiresAt: true, debouncedUntil: true },

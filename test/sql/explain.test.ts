@@ -14,7 +14,7 @@ import {
   throttle,
 } from "../helpers/engine.ts";
 import { QUIET_MINUTE } from "../helpers/minutes.ts";
-import { fetchJob } from "../helpers/native.ts";
+import { admissionOf, failJob, fetchJob } from "../helpers/native.ts";
 import { workerTable } from "../helpers/table.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: json of any shape
@@ -199,8 +199,33 @@ test("a limit that somebody set: who, why and until when", async (t) => {
   t.is(new Date(set_by.until).toISOString(), "2100-01-02T03:04:00.000Z");
   t.deepEqual([source, limit.max], ["override", 1]);
   t.is(it.gate, "account", "of two gates without room, the one that a pass would name");
+  t.is(it.mend.verb, "clear_limit", "it allows less than the policy");
+  await world.pool.query(`select dispatch_policy.set_limit('p', 'account', '{"max": 6}', by => 'ana')`);
+  t.false((await explain(world, id)).gates[0].set_by.lowers);
   await world.pool.query(`select dispatch_policy.set_limit('p', 'account', '{"max": 0}', by => 'ana')`);
   t.is((await explain(world, id)).gates[0].reason, "max_zero");
+});
+
+test("a limit for a key that jobs spell otherwise is named", async (t) => {
+  const world = await engine(t, { gates: [throttle(1, { per: 3600 })] });
+  const [, id] = await world.stage(["a", "a"]);
+  t.is(await world.passes(), 1);
+  await world.pool.query(`select dispatch_policy.set_limit('p', 'throttle', '{"rate": 100}', 'a ')`);
+  const it = await explain(world, id!);
+  t.is(it.gates[0].misspelt, "a ");
+  t.regex(it.sentence, /A limit of gate "throttle" is set for "a ", which no job has\./);
+  await world.pool.query(`select dispatch_policy.set_limit('p', 'throttle', '{"rate": 100}', 'a')`);
+  t.is((await explain(world, id!)).gates[0].misspelt, null);
+});
+
+test("a partition that waits for tokens says when all of its jobs have theirs", async (t) => {
+  const world = await engine(t, { gates: [throttle(2, { per: 60 })] });
+  await world.stage(Array(12).fill("a"));
+  t.is(await world.passes(2), 2);
+  const it = await explain(world, { partition: "a" });
+  t.is(it.backlog.jobs, 10);
+  t.true(it.backlog.seconds > 290 && it.backlog.seconds <= 300, String(it.backlog.seconds));
+  t.regex(it.sentence, /All 10 jobs of its partition have their tokens in 5 min\./);
 });
 
 test("a limit by context, and one for every key: for what it was set", async (t) => {
@@ -325,7 +350,10 @@ test("not yet due, quarantine, or its key is not worked out: each says when it g
     options: null,
   });
   await world.table("staged_jobs").set({ error: "no such plan" }, { id: unkeyed });
-  t.like((await explain(world, unkeyed!)).mend, { words: "Once its cause is mended, it goes by itself" });
+  const refusing = await explain(world, unkeyed!);
+  t.like(refusing.mend, { words: "Once its cause is mended, it goes by itself" });
+  t.is(refusing.acts, "developer");
+  t.regex(refusing.sentence, /must work out its partition first\. The last try failed: no such plan/);
 });
 
 test("a pass left it behind: the budget, or the batch; and how many go before it", async (t) => {
@@ -371,6 +399,9 @@ test("a slot is held for far longer than runs take: its job is named, and what e
     ...{ verb: "cancel", options: { ids: [holder] } },
     words: `If job ${holder} hangs, to end it`,
   });
+  const itself = await explain(world, holder!);
+  t.regex(itself.sentence, /^It has run for 41 min, and 95 of 100 jobs of its policy run 1 s at most\./);
+  t.like(itself.mend, { verb: "cancel", options: { ids: [holder] } });
   await running("50 seconds");
   const usual = await explain(world, id!);
   t.false(usual.gates[0].holders[0].long, "a minute is not long");
@@ -457,6 +488,29 @@ test("a job that failed: its retry, and for good; one that no policy has, and on
     state: "idle",
     sentence: "No job of the partition waits.",
   });
+});
+
+test("a job that failed and waits for its retry says so, and a partition of which some failed for good", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage(["a", "a"]);
+  t.is(await world.passes(), 2);
+  const [again, never] = (await world.inFlight("a")) as [string, string];
+  await fetchJob(world, again);
+  const admission = await admissionOf(world, again);
+  await failJob(world, again);
+  const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25 };
+  await world.release([{ job: again, ok: false, attempt: 1, admission, retry } as never]);
+  const it = await explain(world, again);
+  t.like(it, { state: "parked", reason: "not_due", attempts: 1, error: "oops" });
+  t.regex(it.sentence, /Attempt 1 failed: oops\. It is due at /);
+
+  await world.pool.query("select graphile_worker.permanently_fail_jobs($1, E'boom\\nat line 1')", [[never]]);
+  await world.release([never]);
+  await world.pool.query("select dispatch_policy.remove(policy => 'p', partition => 'a')");
+  const left = await explain(world, { partition: "a" });
+  t.like(left, { state: "idle", failed: { jobs: 2, error: "boom" } });
+  t.is(left.sentence, "No job of the partition waits. 2 jobs of it have failed for good: boom.");
+  t.like(left.mend, { words: "To bring them back", verb: "retry", options: { policy: "p", partition: "a" } });
 });
 
 test("a job that failed for good is found by its staged id as well, with its policy and partition", async (t) => {

@@ -22,6 +22,11 @@
 --   cancelled   of a job in flight: when, by whom and why it was cancelled; null: nobody has
 --   history     of a job: what is known of its past, as in the view `history`; null: its policy keeps none
 --   trace_id    of a job: the trace in which it was added; null: none is known
+--   backlog     of a partition that waits for tokens: how many `jobs` it has, and in how many `seconds` all have theirs
+--   in_flight, has_worker   of a partition of which none waits: how many run or are admitted, and whether a live worker has a task
+--   long, runs_usually      of a job that has run for far longer than others do: see _explained_gates
+--   failed      of a partition of which none waits: how many of its jobs failed for good, up to 100, and the error of the newest;
+--     null: none has
 --   groups      the open job groups of a job; missing: none
 --   mend        the verb that lets it go, with its arguments, see _mend; null: it does not wait
 --   sentence    all that in words
@@ -81,10 +86,15 @@ begin
       where s.partition_id = v_partition_id and not s.due order by coalesce(s.retry_at, s.run_at) limit 1;
     end if;
     if v_partition.id is null and v_job.id is null then
-      v_it := '{"state": "unknown"}';
+      v_it := jsonb_build_object('state', 'unknown', 'failed', _failed_of(explain.policy, explain.partition));
     elsif v_job.id is null then
       v_stop := _stop_of(v_partition);
-      v_it := jsonb_build_object('state', 'idle', 'reason', v_stop -> 'reason', 'stop', v_stop -> 'stop');
+      v_it := jsonb_build_object('state', 'idle', 'reason', v_stop -> 'reason', 'stop', v_stop -> 'stop',
+        'failed', _failed_of(explain.policy, explain.partition), 'in_flight', (
+          select count(*) from in_flight_jobs f where f.partition_id = any(_siblings(v_partition_id))),
+        'has_worker', exists (
+          select from policy_tasks t join workers w on t.task_identifier = any(w.tasks)
+          where t.policy_id = v_partition.policy_id and w.stale_at > v_now and not w.ended));
     end if;
     v_it := jsonb_build_object('policy', explain.policy, 'partition', explain.partition) || v_it;
   end if;
@@ -108,7 +118,10 @@ begin
     where m.staged_id = (v_it ->> 'id')::bigint or m.job_id = (v_it ->> 'job_id')::bigint;
   end if;
   return v_it || jsonb_build_object('sentence', _sentence(v_it, v_now) || coalesce(v_in_groups, ''),
-      'acts', (select r.acts from _known_reasons(v_it ->> 'reason') r),
+      'acts', case when v_it ->> 'reason' = 'waiting_key' and v_it ->> 'error' is not null then 'developer'
+        when exists (select from jsonb_array_elements(v_it -> 'gates') g
+          where g ->> 'gate' = v_it ->> 'gate' and (g #>> '{set_by,lowers}')::boolean) then 'operator'
+        else (select r.acts from _known_reasons(v_it ->> 'reason') r) end,
       'page', (select r.page from _known_reasons(v_it ->> 'reason') r), 'mend', _mend(v_it, v_now))
     || case when v_groups is null then '{}' else jsonb_build_object('groups', v_groups) end;
 end
@@ -166,16 +179,31 @@ create or replace function _explained_run(p_id bigint) returns jsonb language sq
       'worker_id', j.locked_by, 'error', j.last_error, 'trace_id', _trace_id_of(_traceparent_of(j.flags)),
       'cancelled', case when f.cancelled_at is not null
         then jsonb_build_object('at', f.cancelled_at, 'by', f.cancelled_by, 'reason', f.cancel_reason) end)
+      || case when u.seconds > 0 and extract(epoch from clock_timestamp() - j.locked_at) > greatest(10 * u.seconds, 60)
+        then jsonb_build_object('long', true, 'runs_usually', u.seconds) else '{}' end
     from (select p_id as id union all select f.job_id from in_flight_jobs f where f.staged_id = p_id) i
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = i.id
     left join in_flight_jobs f on f.job_id = j.id
     left join policies p on p.id = f.policy_id
     left join partitions q on q.id = f.partition_id
+    left join lateral (
+      select _quantile(0.95, m.runs, m.run_max) as seconds from minutes m where m.policy_id = f.policy_id and m.minute = '-infinity'
+    ) u on true
     left join lateral (   -- else it read all jobs
       select x.policy, x.partition from :DISPATCH_POLICY_SCHEMA.jobs x where x.id = j.id and x.state = 'failed' limit 1
     ) v on true
     limit 1
   ), jsonb_build_object('state', 'unknown', 'id', p_id::text));
+$$;
+
+-- The jobs of a partition that failed for good, as json: how many, up to 100, and the error of the newest; null: none.
+create or replace function _failed_of(p_policy text, p_partition text) returns jsonb language sql stable as $$
+  select jsonb_build_object('jobs', count(*), 'error', coalesce(
+    _first_line((array_agg(f.last_error order by f.id desc))[1]), 'no error was recorded'))
+  from (
+    select j.id, j.last_error from :DISPATCH_POLICY_SCHEMA.jobs j
+    where j.policy = p_policy and j.partition = p_partition and j.state = 'failed' order by j.id desc limit 100) f
+  having count(*) > 0;
 $$;
 
 -- The job of a partition that goes next: the one that it waits for in strict order, else the first due one. Null: none is.
@@ -232,8 +260,11 @@ declare
   v_before int;
   v_reason text;
   v_next timestamptz;
+  v_parked record;   -- the failed run whose retry it is
   v_it jsonb;
 begin
+  select j.attempts, _first_line(j.last_error) as error into v_parked
+  from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = (p_job).parked_job_id and j.attempts > 0;
   select p.* into v_policy from policies p
   where p.id = coalesce((p_partition).policy_id, (
     select t.policy_id from policy_tasks t where t.task_identifier = (p_job).task_identifier));
@@ -296,6 +327,7 @@ begin
     when _reason_kind((p_partition).denied_reason) = 'turn' then (p_partition).denied_reason end;
   v_next := case v_reason
     when 'quarantined' then (p_job).retry_at
+    when 'waiting_key' then (select k.retry_at from keyless_jobs k where k.staged_id = (p_job).id)
     when 'not_due' then (p_job).run_at
     when 'strict_order' then v_head.until_at
     when v_stop ->> 'reason' then (v_stop ->> 'until')::timestamptz
@@ -305,7 +337,7 @@ begin
     'id', (p_job).id::text, 'job_id', (p_job).parked_job_id::text, 'policy', v_policy.name,
     'partition', coalesce((p_partition).key, (
       select a.key from arrivals a where a.partition_id = (p_job).partition_id limit 1)),
-    'task_identifier', (p_job).task_identifier, 'run_at', (p_job).run_at, 'error', (p_job).error,
+    'task_identifier', (p_job).task_identifier, 'run_at', (p_job).run_at, 'error', coalesce((p_job).error, v_parked.error),
     'reason', v_reason, 'gate', case when v_reason = v_lack ->> 'reason' then v_lack ->> 'gate' end,
     'next_at', case when isfinite(v_next) then v_next end, 'stop', v_stop -> 'stop', 'gates', v_gates,
     'place', jsonb_build_object('jobs_before', case when (p_job).due then v_ahead.jobs end, 'partitions_before', v_before),
@@ -315,6 +347,12 @@ begin
       join workers w on w.pool_id = l.holder
       where l.policy = v_policy.name and l.shard = coalesce((p_partition).shard, 'default') and l.expires_at > p_now
         and w.stale_at > p_now and not w.ended))
+    || case when p_of_partition and v_reason = 'throttle_empty' and (p_partition).staged > 1 and not (p_partition).laned then (
+      select jsonb_build_object('backlog', jsonb_build_object('jobs', (p_partition).staged, 'seconds',
+        greatest((p_partition).staged * (p_job).cost - (v_lack ->> 'free')::float8, 0)
+          / (v_lack #>> '{limit,rate}')::float8 * (v_lack #>> '{limit,per}')::float8))
+      where v_lack #>> '{limit,calendar}' is null and v_lack ->> 'scope' = 'partition') else '{}' end
+    || case when v_parked.attempts is null then '{}' else jsonb_build_object('attempts', v_parked.attempts) end
     || case when (p_job).waits_for is null then '{}' else jsonb_build_object('waits_for', (p_job).waits_for::text) end;
   return v_it || _estimate(
     v_it || jsonb_build_object('gates', jsonb_path_query_array(v_gates, '$[*] ? (@.shadow == false)')),   -- real ones
@@ -328,8 +366,9 @@ $$;
 --   lacks     whether it has no room
 --   next_at   when it has the tokens that it lacks, or when the override ends that sets it to 0; null: other jobs decide it
 --   set_by    the override in force, with who set it and for what (`key`, or `where`, the context; neither: every key), and
---     whether it is a `hold`; null: the numbers are the policy's, or of the job's context (`source`)
+--     whether it is a `hold`, and whether it `lowers` the policy's own; null: the numbers are the policy's, or of the job's context (`source`)
 --   shared_by  the policies whose jobs it counts, of a shared limit; null: it is this policy's alone
+--   misspelt  a key for which a limit is set, and which no job has: it differs by capitals or blanks from this one; null: none
 --   kept_for  the partition for which a slot is reserved
 --   holders   who occupies the slots of one without room: the five jobs that have done so for longest, oldest first. `long`:
 --     it has run for more than a minute, and for ten times as long as 95 of 100 runs of the policy (`runs_usually`, seconds)
@@ -350,7 +389,7 @@ begin
       'source', case when o.id is not null then 'override' when n.kind = 'ahead' then 'workers'
         when jsonb_typeof(d.gate -> 'values') = 'null' then 'context' else 'policy' end,
       'set_by', case when o.id is not null then jsonb_build_object(
-        'by', o.set_by, 'reason', o.reason, 'key', o.scope_key, 'where', o.context, 'hold', o.is_hold,
+        'lowers', coalesce(n.rate / n.per < (m.numbers).rate / (m.numbers).per, n.cap < (m.numbers).max, false), 'by', o.set_by, 'reason', o.reason, 'key', o.scope_key, 'where', o.context, 'hold', o.is_hold,
         'since', case when isfinite(o.from_at) then o.from_at else o.set_at end,
         'until', nullif(o.until_at, 'infinity')) end,
       'used', case when k.tokens is null then n.in_flight + n.ending else greatest(n.capacity - k.tokens, 0) end,
@@ -368,6 +407,12 @@ begin
           where l.id = n.id and coalesce((w.set ->> 'rate')::float8, (w.set ->> 'max')::float8) <= 0)
         when n.tokens is not null
           then _throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar, p_cost, p_now) end,
+      'misspelt', case when o.id is null and n.breadth < 2 then (
+        select x.scope_key from overrides x
+        where x.policy_id = m.policy_id and x.gate = n.gate and x.scope_key = any(_same_texts(_trimmed(n.scope_key), n.scope_key))
+          and x.until_at > p_now and not x.taken_back
+          and not exists (select from limiters l where (l.policy_id, l.gate, l.scope_key) = (x.policy_id, x.gate, x.scope_key))
+        limit 1) end,
       'shared_by', case when d.gate ? 'shared' then (
         select to_jsonb(v.shared_by) from :DISPATCH_POLICY_SCHEMA.policies v where v.policy = n.gate) end,
       'kept_for', (select r.key from partitions r where r.id = n.reserved_for),

@@ -15,7 +15,8 @@ declare
   v_acts text := (select r.acts from _known_reasons(v_reason) r);
   v_gate jsonb := (select g from jsonb_array_elements(p_it -> 'gates') g where g ->> 'gate' = p_it ->> 'gate');
   v_limit jsonb := v_gate -> 'limit';
-  v_long jsonb := jsonb_path_query_first(v_gate, '$.holders[*] ? (@.long == true)');
+  v_long jsonb := case when (p_it ->> 'long')::boolean then jsonb_build_array(p_it -> 'job_id')
+    else jsonb_path_query_array(v_gate, '$.holders[*] ? (@.long == true).job_id') end;
   v_policy jsonb := jsonb_build_object('policy', p_it -> 'policy');
   v_owner jsonb := jsonb_build_object(   -- whose limit it is
     'policy', case when v_gate -> 'shared_by' <> 'null' then v_gate -> 'gate' else p_it -> 'policy' end, 'gate', p_it -> 'gate');
@@ -28,18 +29,24 @@ begin
   if p_it ->> 'state' = 'failed' then
     return jsonb_build_object('words', 'To bring it back', 'verb', 'retry', 'options',
       jsonb_build_object('ids', jsonb_build_array(p_it -> 'job_id')));
+  elsif (v_kind = 'cap' or p_it ->> 'state' = 'running') and v_long <> '[]' and v_no_ticks is not true then
+    return jsonb_build_object('words', case when v_long -> 1 is null then 'If job ' || (v_long ->> 0) || ' hangs, to end it'
+        else 'If jobs ' || (select string_agg(x, ', ') from jsonb_array_elements_text(v_long) x) || ' hang, to end them' end
+, 'verb', 'cancel', 'options', jsonb_build_object('ids', v_long));
+  elsif p_it -> 'failed' <> 'null' and v_reason is null then
+    return jsonb_build_object('words', 'To bring ' || case p_it #>> '{failed,jobs}' when '1' then 'it' else 'them' end || ' back',
+      'verb', 'retry', 'options', v_partition);
   elsif p_it ->> 'state' not in ('staged', 'parked', 'waiting') and v_reason is null then
     return null;
-  elsif v_kind = 'cap' and v_long is not null and v_no_ticks is not true then
-    return jsonb_build_object('words', 'If job ' || (v_long ->> 'job_id') || ' hangs, to end it', 'verb', 'cancel', 'options',
-      jsonb_build_object('ids', jsonb_build_array(v_long -> 'job_id')));
   end if;
   v_verb := case
     when v_kind = 'stop' or v_reason = 'probing' then 'resume'
-    when v_kind = 'zero' and v_gate -> 'set_by' <> 'null' then 'clear_limit'
+    when v_kind = 'zero' and v_gate -> 'set_by' <> 'null' or (v_gate #>> '{set_by,lowers}')::boolean then 'clear_limit'
     when v_kind = 'zero' then 'set_limit'
     -- a raised limit takes a pass, and an adaptive one finds its own
     when v_kind = 'cap' and v_gate ->> 'kind' = 'concurrency' and v_no_ticks is not true then 'set_limit'
+    -- what others may have spent of a shared limit is not there to be let through
+    when v_kind = 'tokens' and v_gate -> 'shared_by' <> 'null' then null
     when v_kind in ('cap', 'tokens') then 'admit'
     when v_reason in ('strict_order', 'not_due', 'quarantined') then 'reschedule_jobs'
     when (v_reason is null or v_kind = 'turn') and p_it -> 'ticked_by' = 'null' then 'tick' end;
@@ -67,7 +74,7 @@ begin
       then 'Start a worker that has its policy' || coalesce('. To ' || v_it || ' now', '')
     when v_acts = 'developer' then 'Once its cause is mended, to ' || v_it
     when v_reason = 'waiting_key' and p_it ->> 'error' is not null then 'Once its cause is mended, it goes by itself'
-    when v_acts = 'operator' or p_it ->> 'no_estimate' = 'it is never due' then 'To ' || v_it
+    when v_acts = 'operator' or v_verb = 'clear_limit' or p_it ->> 'no_estimate' = 'it is never due' then 'To ' || v_it
     else 'Nothing to do: it goes by itself' || coalesce(' in ' || _start_in_words(p_it, p_now), ', and nobody can tell when')
       || coalesce('. To ' || v_it || ' sooner', '') end);
 end

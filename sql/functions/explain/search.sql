@@ -387,7 +387,7 @@ begin
 end
 $$;
 
--- Errors that have this text, of the last 2,000 jobs of Graphile Worker, of jobs that were quarantined, and of the last 2,000 that
+-- Errors that have this text, of the last 2,000 jobs of Graphile Worker, of jobs that were quarantined or have no key yet, and of the last 2,000 that
 -- a history knows. Jobs of one task with one error are a row: that of the last one, and how many they are.
 create or replace function _found_errors(p_part text, p_most int)
 returns table (id bigint, policy text, partition text, state text, matched text, jobs bigint) language plpgsql stable as $$
@@ -405,6 +405,10 @@ begin
       select x.id, x.task_identifier, x.error from staged_jobs x
       where x.retry_at is not null and x.waits_for is null and x.parked_job_id is null order by x.retry_at desc limit 2000) s
     where s.error is not null
+    union all
+    select s.id, null, s.task_identifier, s.error from (
+      select k.staged_id from keyless_jobs k where k.retry_at > '-infinity' limit 2000) k
+    join staged_jobs s on s.id = k.staged_id and s.error is not null
     union all
     select null, h.staged_id, h.task_identifier, h.error from (
       select x.* from history x order by x.staged_id desc limit 2000) h

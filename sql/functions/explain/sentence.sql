@@ -24,17 +24,23 @@ declare
     || ', until ' || regexp_replace(v_stop #>> '{besides,until}', '\.\d+', ''), '');
   v_before int := p_it #>> '{place,jobs_before}';
   v_history jsonb := p_it -> 'history';
+  v_idle_runs text := case when (p_it ->> 'in_flight')::int > 0 then '. ' || (p_it ->> 'in_flight') || ' of it in flight'
+    || case when p_it -> 'has_worker' = 'false' then ', and no live worker has the task' else '' end else '' end;
+  v_failed text := coalesce('. ' || (p_it #>> '{failed,jobs}') || case p_it #>> '{failed,jobs}'
+    when '1' then ' job of it has' else ' jobs of it have' end || ' failed for good: ' || (p_it #>> '{failed,error}'), '');
   v_why text := case p_it ->> 'state'
     when 'unknown' then case
       when p_it ->> 'id' is null and p_it ->> 'partition' is not null then
-        'Nothing is known of this partition: no job has had this key lately, or the key is misspelt'
+        'Nothing is known of this partition: no job has had this key lately, or the key is misspelt' || v_failed
       else 'Nothing is known of it: it has finished, was removed, or was never added' end
-    when 'idle' then 'No job of the partition waits'
+    when 'idle' then 'No job of the partition waits' || v_idle_runs || v_failed
     when 'failed' then 'It has failed for good, after ' || (p_it ->> 'attempts')
       || case p_it ->> 'attempts' when '1' then ' attempt: ' else ' attempts: ' end
       || coalesce(p_it ->> 'error', 'no error was recorded')
     when 'running' then 'It has run for ' || _in_words(
       extract(epoch from p_now - (p_it ->> 'started_at')::timestamptz)::float8)
+      || case when (p_it ->> 'long')::boolean then ', and 95 of 100 jobs of its policy run '
+        || _in_words((p_it ->> 'runs_usually')::float8) || ' at most' else '' end
     when 'admitted' then 'It was admitted, and ' || case when exists (
         select from workers w
         where w.stale_at > p_now and not w.ended and p_it ->> 'task_identifier' = any(w.tasks))
@@ -48,6 +54,11 @@ declare
       || coalesce(', after ' || (v_history ->> 'attempts') || case when v_history ->> 'attempts' = '1' then ' attempt'
         else ' attempts' end, '')
       || coalesce(': ' || (v_history ->> 'error'), '')
+      || coalesce(case when v_history ->> 'outcome' = 'dropped' and v_history ->> 'error' = 'max_pending' then (
+        select ' (' || concat_ws(' and ', (d.may ->> 'partition') || ' of a partition', (d.may ->> 'policy') || ' of the policy')
+          || ' may wait, and whenFull is ' || (d.may ->> 'whenFull') || ')'
+        from policies p cross join lateral (select p.definition -> 'maxPending' as may) d
+        where p.name = p_it ->> 'policy' and d.may <> 'null') end, '')
       || coalesce('. It waited ' || (   -- the longest first
         select _in_words(sum(e.value::numeric)::float8) || ': ' || string_agg(
           replace(e.key, 'in_line', 'in line') || ' ' || _in_words(e.value::float8), ', ' order by e.value::numeric desc)
@@ -67,7 +78,8 @@ begin
       || coalesce(' (' || (v_set ->> 'reason') || ')', '') || v_set_until
     when p_it ->> 'reason' is not null then _said(p_it ->> 'reason', jsonb_build_object(
       'of', v_of, 'next_at', v_next_at, 'again', coalesce(v_next_at, 'a later time'),
-      'error', coalesce(p_it ->> 'error', 'its row was locked'), 'older', p_it ->> 'waits_for',
+      'error', coalesce(p_it ->> 'error', 'its row was locked'),
+      'fault', '. The last try failed: ' || (p_it ->> 'error') || coalesce('. It is tried again at ' || v_next_at, ''), 'older', p_it ->> 'waits_for',
       'what', v_stop ->> 'what', 'because', v_because, 'until', v_until, 'besides', v_besides,
       'free', round((v_gate ->> 'free')::numeric, 2)::text, 'capacity', round((v_limit ->> 'capacity')::numeric, 2)::text,
       'calendar', ' per ' || replace(v_limit ->> 'calendar', ' ', ' in '),
@@ -86,6 +98,7 @@ begin
     else 'Nothing holds it back: it goes with one of the next passes' end;
   return case when v_nobody then 'Nobody admits its jobs: no live worker runs the loop of this policy, and the crontab''s tick '
       || 'does not come. ' else '' end
+    || coalesce('Attempt ' || (p_it ->> 'attempts') || ' failed: ' || coalesce(p_it ->> 'error', 'no error was recorded') || '. ', '')
     || v_why
     || case when v_gate ->> 'source' = 'override' and not (v_set ->> 'hold')::boolean then
       '. ' || coalesce(v_set ->> 'by', 'Somebody') || ' set this limit' || coalesce(' (' || (v_set ->> 'reason') || ')', '')
@@ -95,6 +108,11 @@ begin
     || case when v_before = 1 then '. 1 job of its partition goes before it'
       when v_before > 1 then '. ' || v_before || ' jobs of its partition go before it' else '' end
     || coalesce('. Expected to start in ' || _start_in_words(p_it, p_now), '')
+    || coalesce('. All ' || (p_it #>> '{backlog,jobs}') || ' jobs of its partition have their tokens in '
+      || _in_words((p_it #>> '{backlog,seconds}')::float8), '')
+    || coalesce((
+      select string_agg('. A limit of gate "' || (g ->> 'gate') || '" is set for "' || (g ->> 'misspelt') || '", which no job has', '')
+      from jsonb_array_elements(p_it -> 'gates') g where g ->> 'misspelt' is not null), '')
     || coalesce('. Job ' || (v_long ->> 'job_id') || ' has run for ' || _in_words(
         extract(epoch from p_now - (v_long ->> 'started_at')::timestamptz)::float8) || ', and 95 of 100 jobs of this policy run '
       || _in_words((v_gate ->> 'runs_usually')::float8) || ' at most', '')

@@ -26,7 +26,7 @@ returns setof record language sql immutable rows 1 as $$
     ('not_due', 'job', 'nobody', 'It is due at {next_at}'),
     ('older_run', 'job', 'nobody', 'It waits for the end of job {older}, which it has cancelled'),
     ('quarantined', 'job', 'developer', 'It was refused, and is tried again at {again}: {error}'),
-    ('waiting_key', 'job', 'nobody', 'A process that has the policy must work out its partition first'),
+    ('waiting_key', 'job', 'nobody', 'A process that has the policy must work out its partition first{fault}'),
     ('%_full', 'cap', 'nobody', 'It waits for {of}: {used} of {max} are in flight{shares}{oldest}')
   ) r (reason, kind, acts, sentence)
   where p_reason like replace(r.reason, '_', '\_') order by r.kind = 'cap' limit 1;

@@ -114,10 +114,24 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
   order by h.transactions desc, h.pid limit 5;
 $$;
 
+-- Whether a job of the policy was fetched or ended in the last five minutes: a host that is no worker pool may run it
+-- (wrapTaskList). Not whether one was admitted, which any worker's crontab task does.
+create or replace function _runs_elsewhere(p_policy_id int) returns boolean language sql stable
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  select exists (
+      select from activity a
+      where a.policy_id = p_policy_id and a.at > clock_timestamp() - interval '5 minutes' and a.succeeded + a.failed > 0)
+    or exists (
+      select from minutes m
+      where m.policy_id = p_policy_id and m.minute > clock_timestamp() - interval '5 minutes' and m.succeeded + m.failed > 0)
+    or exists (
+      select from in_flight_jobs f
+      cross join lateral (select x.locked_at from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job_id limit 1) j
+      where f.policy_id = p_policy_id and j.locked_at > clock_timestamp() - interval '5 minutes');
+$$;
+
 -- The policies for which jobs wait, and which no live worker pool has, with the number of those jobs, up to 10,000: renamed or
 -- removed in the code, or never declared, while a process that knows them adds jobs.
---
--- A host that is no worker pool may tick it (wrapTaskList). Then some job of it has ended in the last five minutes.
 create or replace function _orphaned_policies()
 returns table (policy text, jobs int, declared boolean) language sql stable
 set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
@@ -130,9 +144,7 @@ set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
     select n.name, n.declared from named n
     where not exists (
         select from workers w where w.stale_at > clock_timestamp() and not w.ended and w.definitions ? n.name)
-      and not exists (
-        select from policies p join limiters l on l.id = p.ahead_limiter_id
-        where p.name = n.name and l.sampled_at > clock_timestamp() - interval '5 minutes')
+      and not exists (select from policies p where p.name = n.name and _runs_elsewhere(p.id))
   )
   select n.name, w.jobs, n.declared
   from alone n

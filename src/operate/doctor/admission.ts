@@ -1,6 +1,6 @@
 import { counted } from "../../counted.ts";
-import { argument, COMMAND, literal, name } from "../quoted.ts";
-import { type Check, type Finding, firstLine, upTo } from "./finding.ts";
+import { argument, COMMAND, commandLine, literal, name } from "../quoted.ts";
+import { ago, type Check, type Finding, firstLine, upTo } from "./finding.ts";
 import { HAS_WAITING } from "./waiting.ts";
 
 /** How many rows are counted, at most. */
@@ -80,6 +80,30 @@ select * from ${name(schema)}.resume(${literal(policy)}, partition => ${literal(
   }));
 };
 
+/** A limit may be there before the first job of its key. But not if jobs have the same key in other letters. */
+const misspelt: Check = async ({ ask }) => {
+  const rows = await ask<{ policy: string; gate: string; key: string; meant: string }>(
+    `select p.name as policy, o.gate, o.scope_key as key, m.scope_key as meant
+     from :DISPATCH_POLICY_INTERNAL.overrides o
+     join :DISPATCH_POLICY_INTERNAL.policies p on p.id = o.policy_id
+     cross join lateral (
+       select l.scope_key from :DISPATCH_POLICY_INTERNAL.limiters l
+       where l.policy_id = o.policy_id and l.gate = o.gate and l.scope_key = any(
+         :DISPATCH_POLICY_INTERNAL._same_texts(:DISPATCH_POLICY_INTERNAL._trimmed(o.scope_key), o.scope_key)) limit 1) m
+     where o.scope_key is not null and not o.taken_back and o.until_at > clock_timestamp()
+       and not exists (select from :DISPATCH_POLICY_INTERNAL.limiters l
+         where l.policy_id = o.policy_id and l.gate = o.gate and l.scope_key = o.scope_key)
+     order by 1, 2, 3 limit 20`,
+  );
+  return rows.map(({ policy, gate, key, meant }) => ({
+    id: "misspelt-limit",
+    severity: "warning",
+    sentence: `Somebody has set a limit of gate "${gate}" of policy "${policy}" for ${JSON.stringify(key)}, which no job has: they have ${JSON.stringify(meant)}.`,
+    mend: `${commandLine("clear-limit", [], { policy, gate, key })}
+# then set it for the other: ${commandLine("set-limit", [], { policy, gate, key: meant })} …`,
+  }));
+};
+
 /**
  * Graphile Worker, or a function of the policy, refuses them. A job that another session has locked is quarantined as well,
  * but for a second at most.
@@ -112,6 +136,51 @@ select * from ${name(schema)}.remove(ids => array[${row.id}]);`,
 
 /** The most jobs in flight that are looked at. */
 const LOOKED_AT = 1000;
+
+/** They may keep a gate full, and nothing else tells of them. */
+const hungRun: Check = async ({ ask }) => {
+  const rows = await ask<{ policy: string; jobs: number; ids: string[]; seconds: number; usual: number }>(
+    `select p.name as policy, count(*)::int as jobs, (array_agg(f.job_id order by j.locked_at))[1:5] as ids,
+       extract(epoch from clock_timestamp() - min(j.locked_at))::float8 as seconds, max(u.seconds) as usual
+     from (select x.job_id, x.policy_id from :DISPATCH_POLICY_INTERNAL.in_flight_jobs x order by x.job_id limit ${LOOKED_AT}) f
+     join :DISPATCH_POLICY_INTERNAL.policies p on p.id = f.policy_id
+     cross join lateral (
+       select :DISPATCH_POLICY_INTERNAL._quantile(0.95, m.runs, m.run_max) as seconds
+       from :DISPATCH_POLICY_INTERNAL.minutes m where m.policy_id = p.id and m.minute = '-infinity' limit 1) u
+     cross join lateral (
+       select x.locked_at from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job_id limit 1) j
+     where u.seconds > 0 and extract(epoch from clock_timestamp() - j.locked_at) > greatest(10 * u.seconds, 60)
+     group by 1 order by 4 desc limit 20`,
+  );
+  return rows.map(({ policy, jobs, ids, seconds, usual }) => ({
+    id: "hung-run",
+    severity: "warning",
+    sentence: `${counted(jobs, "job")} of policy "${policy}" ${jobs === 1 ? "has" : "have"} run far longer than its jobs do, the first for ${ago(seconds)} (job ${ids[0]}): 95 of 100 run ${usual < 1 ? "less than 1 s" : ago(usual)} at most.`,
+    mend: `# if they hang: ${commandLine("cancel", ids, { yes: true })}
+# and of one that does not heed that: ${commandLine("release-slots", ids.slice(0, 1), { yes: true })}`,
+  }));
+};
+
+/** Those who wait for them see no error. */
+const dropped: Check = async ({ ask }) => {
+  const rows = await ask<{ policy: string; jobs: number }>(
+    `select p.name as policy, sum(m.dropped - m.expired)::int as jobs
+     from :DISPATCH_POLICY_INTERNAL.policies p
+     join (
+       select x.policy_id, x.dropped, x.expired from :DISPATCH_POLICY_INTERNAL.minutes x
+       where x.minute > clock_timestamp() - interval '1 hour'
+       union all
+       select a.policy_id, a.dropped, a.expired from :DISPATCH_POLICY_INTERNAL.activity a) m on m.policy_id = p.id
+     where p.definition #>> '{maxPending,whenFull}' in ('drop_oldest', 'drop_newest')
+     group by 1 having sum(m.dropped - m.expired) > 0 order by 1 limit 20`,
+  );
+  return rows.map(({ policy, jobs }) => ({
+    id: "dropped",
+    severity: "info",
+    sentence: `Policy "${policy}" has dropped ${counted(jobs, "job")} within an hour, because as many waited as its maxPending allows.`,
+    mend: '// raise maxPending or the limits, or let whenFull be "reject": then whoever adds a job learns of it',
+  }));
+};
 /** As a sweep waits. */
 const GRACE_SECONDS = 1;
 
@@ -166,7 +235,10 @@ export const admissionChecks: readonly Check[] = [
   policyOff,
   paused,
   breakerOpen,
+  misspelt,
   quarantined,
+  hungRun,
+  dropped,
   lostSlots,
   smallWayFailed,
 ];

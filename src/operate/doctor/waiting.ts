@@ -16,10 +16,8 @@ export const HAS_WAITING = `(
 export const IN_FLIGHT = `coalesce((
   select l.in_flight from :DISPATCH_POLICY_INTERNAL.limiters l where l.id = p.ahead_limiter_id), 0)`;
 
-/** SQL: whether some job of policy `p` has ended in the last five minutes: a host that is no worker pool may run it. */
-export const RUNS_ELSEWHERE = `exists (
-  select from :DISPATCH_POLICY_INTERNAL.limiters l
-  where l.id = p.ahead_limiter_id and l.sampled_at > clock_timestamp() - interval '5 minutes')`;
+/** SQL: whether a job of policy `p` was fetched or ended in the last five minutes: a host that is no worker pool may run it. */
+export const RUNS_ELSEWHERE = ":DISPATCH_POLICY_INTERNAL._runs_elsewhere(p.id)";
 
 /** SQL: the live worker pools. */
 export const LIVE = `live as materialized (

@@ -46,9 +46,9 @@ const orphaned: Check = async ({ ask }) => {
       declared ? `no live worker has (${jobs} in flight)` : `nobody declared (${jobs} staged)`
     }.`,
     mend: [
+      "# start a worker that has it",
       `# renamed: ${COMMAND} remove-policy --policy ${argument(policy)} --into NAME`,
       `# removed: ${declared ? "switch it off, then " : ""}${COMMAND} unstage --policy ${argument(policy)}`,
-      "# neither: start a worker that has it",
     ].join("\n"),
   }));
 };

@@ -47,6 +47,7 @@ function valuesOf(mend: Mend & { verb: string }): Values {
     }
     case "retry":
     case "cancel":
+      if (!("ids" in mend.options)) return mend.options;
       return { ids: mend.options.ids.join(",") };
     case "admit":
       return { ...mend.options, count: String(mend.options.count) };

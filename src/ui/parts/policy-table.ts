@@ -89,6 +89,7 @@ function stateOf({
   orphaned,
   liveDefinitions,
   resolving,
+  sharedBy,
 }: PolicyStatus): string {
   const states = [
     enabled ? "" : "off",
@@ -97,5 +98,5 @@ function stateOf({
     liveDefinitions > 1 ? `${liveDefinitions} definitions` : "",
     resolving ? "limits are worked out again" : "",
   ].filter((state) => state !== "");
-  return states.join(", ") || "on";
+  return states.join(", ") || (sharedBy === null ? "on" : "shared limit");
 }

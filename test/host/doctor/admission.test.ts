@@ -1,10 +1,12 @@
 // The doctor on admission: nobody ticks, no crontab, switches, pauses, breakers, jobs that are quarantined, lost slots.
+import { once } from "node:events";
 import test from "ava";
-import { definePolicy } from "../../../src/index.ts";
+import type { Task } from "graphile-worker";
+import { concurrency, definePolicy } from "../../../src/index.ts";
 import { patient } from "../../helpers/doctor.ts";
 import { liveLeases } from "../../helpers/leases.ts";
 import { greet } from "../../helpers/policies.ts";
-import { table } from "../../helpers/table.ts";
+import { table, workerTable } from "../../helpers/table.ts";
 import { until } from "../../helpers/until.ts";
 import { startWorker } from "../../helpers/worker.ts";
 
@@ -128,6 +130,78 @@ test("an open breaker is found, and what it says closes it", async (t) => {
   fails = false;
   await it.pool.query(found.mend);
   await until("it is closed", async () => (await it.findings("breaker-open")).length === 0);
+});
+
+test("a limit for a key that jobs spell otherwise is found, and clearing it mends that", async (t) => {
+  const labels = definePolicy("labels", { partitionBy: "name", gates: [concurrency({ max: 4 })] });
+  const it = await patient(t, [labels]);
+  const limit = { policy: "labels", gate: "concurrency", set: { max: 100 } };
+  await it.utils.setLimit({ ...limit, key: "new customer" });
+  await it.utils.setLimit({ ...limit, key: "vega " });
+  t.deepEqual(await it.findings("misspelt-limit"), [], "no job has such a key");
+  await it.utils.addJob("labels", { name: "vega" } as never);
+  await it.utils.tick({ policy: "labels" });
+  const [found] = await it.findings("misspelt-limit");
+  t.is(
+    found?.sentence,
+    'Somebody has set a limit of gate "concurrency" of policy "labels" for "vega ", which no job has: they have "vega".',
+  );
+  t.regex(found?.mend ?? "", /clear-limit --policy labels --gate concurrency --key 'vega '\n/);
+  await it.utils.clearLimit({ policy: "labels", gate: "concurrency", key: "vega " });
+  t.deepEqual(await it.findings("misspelt-limit"), []);
+});
+
+test("a run that takes far longer than others is found, and cancelling it mends that", async (t) => {
+  const it = await patient(t, [greet]);
+  let hangs = false;
+  const greeting: Task = async (_payload, { abortSignal }) => {
+    if (hangs) await once(abortSignal, "abort");
+  };
+  const tasks = { greet: greeting };
+  await startWorker(t, { database: it, policies: [greet], tasks });
+  await it.utils.addJob("greet", { name: "Ana" } as never);
+  const minutes = table(it.pool, "minutes");
+  await until("a run has ended", async () => {
+    await it.utils.sweep();
+    return (await minutes.all({ minute: "-infinity" })).some(
+      ({ runs }) => Object.keys(runs as object).length > 0,
+    );
+  });
+  hangs = true;
+  await it.utils.addJob("greet", { name: "Ana" } as never);
+  const jobs = workerTable(it.pool);
+  const { id } = await until("it runs", async () => (await jobs.all()).find((job) => job.locked_at !== null));
+  t.deepEqual(await it.findings("hung-run"), []);
+  await jobs.set({ locked_at: (its: string) => `${its} - interval '41 minutes'` });
+  const [found] = await it.findings("hung-run");
+  t.regex(
+    found?.sentence ?? "",
+    new RegExp(
+      `^1 job of policy "greet" has run far longer than its jobs do, the first for 41 min \\(job ${id}\\)`,
+    ),
+  );
+  t.regex(found?.mend ?? "", new RegExp(`cancel ${id} --yes`));
+  await it.utils.cancel({ ids: [id] });
+  await until("it has ended", async () => (await it.findings("hung-run")).length === 0);
+});
+
+test("jobs that maxPending has dropped are found", async (t) => {
+  const lists = definePolicy("lists", {
+    partitionBy: "name",
+    maxPending: { partition: 2, whenFull: "drop_oldest" },
+  });
+  const it = await patient(t, [lists]);
+  await it.utils.addJobs(Array(5).fill({ identifier: "lists", payload: { name: "dune" } as never }));
+  await it.utils.tick({ policy: "lists" }); // counts drops
+  t.deepEqual(
+    (await it.findings("dropped")).map(({ severity, sentence }) => [severity, sentence]),
+    [
+      [
+        "info",
+        'Policy "lists" has dropped 3 jobs within an hour, because as many waited as its maxPending allows.',
+      ],
+    ],
+  );
 });
 
 test("a job that is quarantined is found, with its error", async (t) => {
