@@ -6,7 +6,7 @@ const QUEUE = "bench";
 /** As many as Graphile Worker has by default. */
 const ATTEMPTS = 25;
 
-/** What is used of it. Its own declarations need `skipLibCheck`: 12.35.0 does not export ResolvedConstructorOptions. */
+/** What is used of it. Its own declarations need `skipLibCheck`: 12.38.0 does not export ResolvedConstructorOptions. */
 interface Boss {
   on(event: "error", heard: (error: Error) => void): void;
   start(): Promise<unknown>;
