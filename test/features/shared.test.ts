@@ -115,6 +115,17 @@ test("a slot that one policy frees goes to the policy whose turn it is", async (
   t.deepEqual(await tick("abab"), { "b k": 1 }, "and then the other");
 });
 
+test("a policy keeps its places although one of its partitions has few jobs", async (t) => {
+  const { stage, tick, end } = await two(t, all(6));
+  await stage("b", "12@k");
+  t.deepEqual(await tick("b"), { "b k": 6 });
+  await stage("a", "6@k 1@l");
+  t.deepEqual(await tick("ab"), {});
+  await end("b", 6);
+  t.deepEqual(await tick("b"), {}, "its next job is its seventh");
+  t.deepEqual(await tick("ab"), { "a k": 5, "a l": 1 });
+});
+
 test("weights count between policies", async (t) => {
   const { stage, tick, end } = await two(t, all(8));
   await stage("a", "40@k");

@@ -195,7 +195,9 @@ end
 $$;
 
 -- How many slots or tokens of a shared limiter others are to have, see _keep_for_others. As in _rank, the jobs of a partition
--- follow each other in virtual time. A bound on their number comes from the level below which so many jobs would be.
+-- follow each other in virtual time. A bound on their number comes from the level below which so many jobs are: up to a level, a
+-- partition has level * weight - decayed jobs, and no more than it has. The sums are numeric, so that those that have no more
+-- leave nothing.
 create or replace function _places_of_others(
   p_policy policies, p_claimed claimed[], p_limiter limiters, p_room room_before, p_now timestamptz
 ) returns float8 language plpgsql stable as $$
@@ -231,9 +233,15 @@ begin
       where q.id = any(v_others || array(select x.id from unnest(p_claimed) x where p_limiter.id = any(x.limiter_ids)))
     ),
     level as materialized (
-      select min(x.level) as vt from (
-        select (v_places + (select count(*) from part) + sum(p.decayed) over w) / sum(p.weight) over w as level
-        from part p window w as (order by p.decayed / p.weight, p.id rows unbounded preceding)) x
+      select coalesce(min(x.level)::float8, 'Infinity') as vt from (
+        select lead(e.at) over w as until, case when sum(e.weight) over w > 0 then greatest(
+          e.at, (v_places + (select count(*) from part) + sum(e.less) over w) / sum(e.weight) over w) end as level
+        from (select p.id, p.jobs, p.decayed::numeric as decayed, p.weight::numeric as weight from part p) p
+        cross join lateral (values
+          (p.decayed / p.weight, p.weight, p.decayed),   -- from this level on it has jobs, from that one on no more
+          ((p.decayed + p.jobs) / p.weight, -p.weight, -p.decayed - p.jobs)) e (at, weight, less)
+        window w as (order by e.at, p.id rows unbounded preceding)) x
+      where x.level <= x.until
     ),
     job as (
       select p.is_other, p.cost, sum(p.cost) over in_order - p.cost as before
