@@ -24,6 +24,7 @@ interface Line {
   readonly staged: number;
   readonly decayed: number;
   readonly decayedAt: Date;
+  readonly lookedAt: Date;
   readonly waits: boolean;
 }
 
@@ -94,6 +95,10 @@ class Life {
       JSON.stringify(jobs.map((job) => ({ job, ok: true }))),
       new Date(this.#now),
     ]);
+    // with a loop a job might go in the call that adds it, by the clock's tokens
+    await this.#pool.query("delete from dispatch_policy_internal.leases where policy = any($1)", [
+      this.#policies,
+    ]);
     const went = more(ended, await this.#running());
     this.passedOn += sum(went.values());
     this.#judge(
@@ -127,7 +132,13 @@ class Life {
     return all;
   }
 
-  /** No more may go than there is room for, and none whose place is that of a job in line. */
+  /**
+   * No more may go than there is room for, and none whose place is that of a job in line.
+   *
+   * A line is in the order of the keys that its partitions got when somebody last looked at them, within a half-life. What has
+   * decayed since may bring one before others; but whom a pass calls, and leaves places to, are the first of the line. So those
+   * have the virtual times of that look here. Those who go are ranked by the times of now.
+   */
   #judge(
     before: readonly Line[],
     line: readonly Line[],
@@ -138,7 +149,7 @@ class Life {
     if (all > room) throw new Error(`${all} went where ${room} may`);
     const theirs = line.flatMap((one) => {
       const gone = went.get(`${one.policy} ${one.key}`) ?? 0;
-      return times(one, one.staged, this.#now).slice(gone);
+      return times(one, one.staged, one.lookedAt.getTime()).slice(gone);
     });
     const own = [...went].flatMap(([name, count]) =>
       times(lineOf(before, name, this.#now), count, this.#now),
@@ -191,6 +202,7 @@ class Life {
   async #lines(): Promise<Line[]> {
     const { rows } = await this.#pool.query(
       `select p.name as policy, q.key, q.weight, q.staged, q.decayed_admits as decayed, q.decayed_at as "decayedAt",
+         q.looked_at as "lookedAt",
          l.id is not null as waits
        from dispatch_policy_internal.partitions q join dispatch_policy_internal.policies p on p.id = q.policy_id
        left join dispatch_policy_internal.limiters l on l.id = q.blocked_on and l.gate = $2
@@ -214,7 +226,10 @@ function lineOf(lines: readonly Line[], name: string, now: number): Line {
   const found = lines.find(({ policy, key }) => `${policy} ${key}` === name);
   const [policy, key] = name.split(" ") as [string, string];
   const weight = Number(key.slice(1));
-  return found ?? { policy, key, weight, staged: 0, decayed: 0, decayedAt: new Date(now), waits: false };
+  const at = new Date(now);
+  return (
+    found ?? { policy, key, weight, staged: 0, decayed: 0, ...{ decayedAt: at, lookedAt: at }, waits: false }
+  );
 }
 
 /** The virtual times of a partition's next jobs. */
