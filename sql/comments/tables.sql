@@ -100,7 +100,9 @@ comment on column policies.per_worker is
 comment on column policies.cancels_after is
   'Option whenRunning: how many seconds a run that has begun may last before a newer job of its key cancels it. Null: none does.';
 comment on column policies.keyed_scopes is
-  'Whether it has a gate over a key of its own, or had one: its partitions may have lanes.';
+  'Whether it has a gate over a key of its own, or one with a cost, or had one: its partitions may have lanes.';
+comment on column policies.by_cost is
+  'Whether it has a gate with a cost, or had one: its jobs may take several slots of a limiter.';
 comment on column policies.shared is
   'Whether it is a shared limit: it has no tasks, and the gates of policies name it.';
 comment on column policies.shared_ids is
@@ -192,7 +194,7 @@ comment on column limiters.longest is
   'Seconds of a longer window that this one was, or may be again. What it spent is remembered for as long.';
 comment on column limiters.longest_until is 'Until when longest counts.';
 comment on column limiters.in_flight is
-  'Slots that are occupied. It equals the number of in-flight rows that name this limiter. If they differ, the limiter is over its cap, or a slot is lost. Changed under a lock on this row by admissions and releases; _sweep_counters repairs it. A throttle that was a cap under its name has those of that time until they end; any other throttle has 0.';
+  'Slots that are occupied. It equals how often in-flight rows name this limiter. If they differ, the limiter is over its cap, or a slot is lost. Changed under a lock on this row by admissions and releases; _sweep_counters repairs it. A throttle that was a cap under its name has those of that time until they end; any other throttle has 0.';
 comment on column limiters.current_max is
   'Jobs at once that an adaptive gate has learnt to allow.';
 comment on column limiters.lag_ewma_ms is
@@ -202,9 +204,9 @@ comment on column limiters.decreased_at is
 comment on column limiters.ending is
   'Of the ahead bound: ids of released jobs whose end Graphile Worker may still be recording. The bound counts them. Read without a lock.';
 comment on column limiters.admitted is
-  'Jobs that were admitted through it. Every tenth place goes to the partition that has waited for longest.';
+  'Slots that were taken by admissions, a job at a time where it counts tokens. Every tenth place goes to the partition that has waited for longest.';
 comment on column limiters.released is
-  'Jobs that freed a slot of this limiter since it was made.';
+  'Slots of this limiter that jobs freed since it was made.';
 comment on column limiters.sampled_released is
   'Of the ahead bound: released, as it was at sampled_at.';
 comment on column limiters.sampled_at is
@@ -230,7 +232,7 @@ comment on column limiters.fewest_pools is
 comment on column limiters.wake_at is
   'When passes look at those who wait for this limiter: at a shared throttle''s next token, a reservation''s end, or the rise of a lowered cap. Null: when a release or a change says so.';
 comment on column limiters.reserved_for is
-  'The partition for which one slot is kept while it waits for another scope.';
+  'The partition for which slots are kept while it waits for another scope: as many as its next job takes.';
 comment on column limiters.reserved_until is 'End of this reservation.';
 comment on column limiters.arrival_id is
   'The arrival that the numbers come from. An earlier arrival of the same generation does not change them.';
@@ -252,7 +254,7 @@ comment on column partitions.weight is 'Its share in relation to other partition
 comment on column partitions.min_cost is
   'Tokens of the cheapest job that was ever staged here. It bounds how many jobs a pass reads.';
 comment on column partitions.limiter_ids is
-  'Its limiters from narrow to broad, then by the gate''s position, the ahead bound last. In another order two partitions would take reservations crosswise, and wait for each other.';
+  'Its limiters from narrow to broad, then by the gate''s position, the ahead bound last. One of which its jobs take several slots is there as often. In another order two partitions would take reservations crosswise, and wait for each other.';
 comment on column partitions.arrival_id is
   'The arrival that context and limits come from. An earlier one of the same generation does not change them.';
 comment on column partitions.limits_since is
@@ -433,7 +435,7 @@ comment on column in_flight_jobs.revision is
 comment on column in_flight_jobs.policy_id is 'The policy.';
 comment on column in_flight_jobs.partition_id is 'The partition.';
 comment on column in_flight_jobs.limiter_ids is
-  'Limiters in which it occupies a slot, whatever the policy says today. The order means nothing. It names none that was a throttle at the admission, because nothing of a throttle comes back.';
+  'Limiters in which it occupies a slot, each once for each slot, whatever the policy says today. The order means nothing. It names none that was a throttle at the admission, because nothing of a throttle comes back.';
 comment on column in_flight_jobs.cost is 'Tokens it spent of each throttle.';
 comment on column in_flight_jobs.paid is
   'What it has paid instead, if it was settled or came past its gates: by gate in gates, cost at all others. Its key at is when it first paid, if another job of its key was admitted in its row since. The key forced says that it was admitted past its gates. Null: its cost, when it was admitted.';
@@ -943,13 +945,15 @@ comment on column room_before.tokens is
 comment on column room_before.spent is
   'Window: what was spent, oldest first. Else null.';
 comment on column room_before.slots is
-  'Cap: how many more jobs may be in flight. Without a bound: 2147483647. Throttle: null.';
+  'Cap: how many slots are left. Without a bound: 2147483647. Throttle: null.';
 comment on column room_before.cap is
   'Cap: how many jobs may be in flight at once, with overrides. Null: throttle, or no bound.';
 comment on column room_before.in_flight is
   'Slots that are occupied. Of a throttle: those from when it was a cap under its name; else 0.';
 comment on column room_before.reserved_for is
-  'The partition for which one slot is reserved, if it still waits; null: none.';
+  'The partition for which slots are reserved, if it still waits; null: none.';
+comment on column room_before.reserved is
+  'How many slots are reserved, if there is a reservation.';
 comment on column room_before.reserved_until is
   'End of the reservation, also of one that counts no more.';
 comment on column room_before.ending is
@@ -963,7 +967,7 @@ comment on column room_before.window_seconds is
 comment on column room_before.remembered is
   'Window: for how many seconds it must know what was spent. Else null.';
 comment on column room_before.admitted is
-  'Jobs that were admitted through it, as in limiters.';
+  'As in limiters.';
 comment on column room_before.shadow_tokens is
   'Throttle of a shadow gate: the tokens that it has, while tokens is null and slots has no bound. Else null.';
 comment on column room_before.shadow_slots is
@@ -978,7 +982,7 @@ comment on column room_before.kept is
   'Of a shared limit: the slots or tokens that others are to have, and that are left out above. Null: none.';
 comment on type room_after is 'What a pass leaves of a limiter.';
 comment on column room_after.before is 'What it had before the pass.';
-comment on column room_after.jobs is 'Jobs that the pass put in flight under it.';
+comment on column room_after.jobs is 'Slots that the pass took, or jobs if it counts tokens.';
 comment on column room_after.slots is 'Its slots; null: it counts tokens.';
 comment on column room_after.tokens is 'Its tokens, also of a shadow gate; null: it counts jobs.';
 comment on column room_after.spent is 'Of a window: what it remembers; else null.';

@@ -57,6 +57,7 @@ create table policies (
     generated always as (coalesce((definition ->> 'perWorker')::boolean, false)) stored,
   cancels_after float8 generated always as ((definition ->> 'cancelsAfterSeconds')::float8) stored,
   keyed_scopes boolean not null default false,
+  by_cost boolean not null default false,
   shared boolean not null generated always as (coalesce(definition -> 'tasks' = '[]', false)) stored,
   shared_ids int[] not null default '{}',
   unstaged_at timestamptz not null default '-infinity',
@@ -745,7 +746,7 @@ create type room_before as (
   rate float8, per float8, capacity float8, tokens float8, spent spending[],
   slots int, cap int, in_flight int, reserved_for uuid, reserved_until timestamptz, ending int,
   measured float8, calendar text, window_seconds float8, remembered float8, admitted bigint,
-  shadow_tokens float8, shadow_slots int, share int, pools int, rises_at timestamptz, kept float8
+  shadow_tokens float8, shadow_slots int, share int, pools int, rises_at timestamptz, kept float8, reserved int
 );
 
 create type room_after as (

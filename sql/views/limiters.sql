@@ -29,7 +29,7 @@ comment on column limiters.available is
 comment on column limiters.tokens is 'Throttle: tokens that are left now.';
 comment on column limiters.in_flight is
   'Slots that are occupied. Of a throttle: those from when it was a cap under its name; else 0.';
-comment on column limiters.max is 'Jobs at once, overrides applied; null: no bound.';
+comment on column limiters.max is 'Slots, overrides applied; null: no bound. A job takes one, or what its gate''s cost says.';
 comment on column limiters.lag_ewma_ms is
   'Adaptive concurrency: milliseconds of lag of the jobs that finished lately, as a moving average.';
 comment on column limiters.current_max is

@@ -114,13 +114,19 @@ export interface Field {
   readonly noOverrideWith?: readonly string[];
 }
 
-/** The differences between kinds of gates. `disagreement` compares values with each other; an unknown one is undefined. */
+/**
+ * The differences between kinds of gates. `disagreement` compares values with each other, and with those that are no functions;
+ * an unknown one is undefined.
+ */
 export interface GateAnatomy<Kind extends string = string> {
   readonly kind: Kind;
   readonly fields: Readonly<Record<string, Field>>;
   /** Replaces options that stand for others. */
   readonly expand?: (title: string, options: Record<string, unknown>) => Record<string, unknown>;
-  readonly disagreement?: (values: Readonly<Record<string, GateNumber | undefined>>) => string | undefined;
+  readonly disagreement?: (
+    values: Readonly<Record<string, GateNumber | undefined>>,
+    constants: Readonly<Record<string, GateNumber | undefined>>,
+  ) => string | undefined;
 }
 
 type Overridable<Fields> = Fields extends unknown
@@ -217,12 +223,13 @@ function gateValues(
     .filter(([option, { fallback }]) => fallback !== "absent" || options[option] !== undefined)
     .map(([option, field]) => compileField(title, option, field, options[option]));
   const constants = fields.filter((field) => field.run === null);
-  const known = refuseDisagreement(title, anatomy, read(title, constants, undefined));
+  const fixed = read(title, constants, undefined);
+  const known = refuseDisagreement(title, anatomy, fixed, fixed);
   if (constants.length === fields.length) return { values: known, constants: known, resolve: () => known };
   return {
     values: null,
     constants: known,
-    resolve: (ctx) => refuseDisagreement(title, anatomy, read(title, fields, ctx)),
+    resolve: (ctx) => refuseDisagreement(title, anatomy, read(title, fields, ctx), known),
   };
 }
 
@@ -251,8 +258,13 @@ function compute(title: string, field: Compiled, ctx: unknown): GateNumber {
   return field.toColumn(value as never);
 }
 
-function refuseDisagreement(title: string, anatomy: GateAnatomy, values: ResolvedValues): ResolvedValues {
-  const disagreement = anatomy.disagreement?.(values);
+function refuseDisagreement(
+  title: string,
+  anatomy: GateAnatomy,
+  values: ResolvedValues,
+  constants: ResolvedValues,
+): ResolvedValues {
+  const disagreement = anatomy.disagreement?.(values, constants);
   if (disagreement !== undefined) throw new ArgumentError(`${title}: ${disagreement}`);
   return values;
 }

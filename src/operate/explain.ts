@@ -45,6 +45,10 @@ export interface ExplainedGate {
   limit:
     | { max: number | null; share?: number; pools?: number }
     | { rate: number; per: number; capacity: number; sliding: boolean; calendar: string | null };
+  /** How many of its slots the job takes. Missing: one. */
+  takes?: number;
+  /** It has room, which is kept for a job before it that takes more slots. Missing: not so. */
+  behind?: true;
   /** Where the numbers come from: the policy, the job's context, an operator's limit, or the workers' pace. */
   source: "policy" | "context" | "override" | "workers";
   /** The operator's limit in force; null: there is none. */

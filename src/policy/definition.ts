@@ -3,6 +3,7 @@ import type { GateKind, GateScope, OverrideRule, ResolvedValues } from "../gates
 import type { Ahead } from "./ahead.ts";
 import type { Debounce } from "./debounce.ts";
 import type { Breaker, ContextFunction, Declaration, Kept, MaxPending, Order } from "./declaration.ts";
+import { isByCost } from "./limits.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
 /**
@@ -69,6 +70,8 @@ export interface PolicyDefinition {
   slotTimeoutSeconds: number | null;
   /** Whether a gate has `perWorker`. Then each start asks the database. */
   perWorker: boolean;
+  /** A gate has a `cost`: jobs take several slots. */
+  byCost?: true;
   /** A digest of the source of each function that stored values depend on, by option. */
   functions: Record<string, string>;
 }
@@ -88,6 +91,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
       ...((shared !== undefined || declaration.tasks.length === 0) && { shared: true as const }),
     })),
     perWorker: declaration.gates.some(({ constants }) => constants.per_worker === true),
+    ...(declaration.gates.some(isByCost) && { byCost: true as const }),
     weight: constant(declaration.weight),
     cost: constant(declaration.cost),
     shard: declaration.shardBy === undefined ? DEFAULT_SHARD : null,
@@ -136,13 +140,14 @@ function constant(value: number | ContextFunction): number | null {
 
 function needsNoJavaScript(
   { schema, context, deadline }: Declaration,
-  described: Pick<PolicyDefinition, "gates" | "weight" | "cost" | "shard" | "partitionPaths">,
+  described: Pick<PolicyDefinition, "gates" | "weight" | "cost" | "shard" | "partitionPaths" | "byCost">,
 ): boolean {
-  const { gates, weight, cost, shard, partitionPaths } = described;
+  const { gates, weight, cost, shard, partitionPaths, byCost } = described;
   return (
     schema === undefined &&
     context === undefined &&
     deadline === null &&
+    !byCost &&
     [weight, cost, shard, partitionPaths].every((value) => value !== null) &&
     gates.every((gate) => gate.values !== null && gate.scope !== "key")
   );

@@ -11,6 +11,8 @@ export interface ResolvedLimit {
   readonly position: number;
   /** The scope key, for scope `"key"`. The keys of other scopes follow from partition and policy. */
   readonly key?: string;
+  /** How many slots the job takes. Without it: one. */
+  readonly cost?: number;
   /** Its numbers are those of the shared limit of this name. */
   readonly shared?: true;
   /** The gate's numbers, by the names that the database gives them. */
@@ -18,6 +20,16 @@ export interface ResolvedLimit {
 }
 
 export type LimitsOf = (ctx: unknown) => readonly ResolvedLimit[];
+
+/** Whether the jobs of a policy with these gates may wait in different lanes of a partition. */
+export function haveLanes(gates: readonly Gate[]): boolean {
+  return gates.some((gate) => gate.scopeKey !== null || isByCost(gate));
+}
+
+/** Whether its jobs say how many slots they take. */
+export function isByCost({ kind, constants, functions }: Gate): boolean {
+  return kind === "concurrency" && ("cost" in constants || "cost" in functions);
+}
 
 /**
  * Compiles gates to a function that gives a job's limits, in the gates' order. If no limit depends on the context, all
@@ -32,12 +44,17 @@ export function compileLimits(gates: readonly Gate[]): LimitsOf {
 }
 
 /**
- * The lane of a job: the scope keys that its limits name, as text, each with its length: `_lane_of` in SQL. Jobs of a partition with different ones wait in lanes of
- * their own, because each is charged to the keys that it names. Null: no gate has a key of its own.
+ * The lane of a job: the scope keys that its limits name, as text, each with its length, and how many slots it takes: `_lane_of`
+ * in SQL. Jobs of a partition with different ones wait in lanes of their own, because each is charged to what it names. Null: no
+ * gate has a key of its own, or a cost.
  */
 export function laneOf(limits: readonly ResolvedLimit[]): string | null {
   const told = (text: string) => `${[...text].length}:${text}`;
-  const keys = limits.flatMap(({ gate, key }) => (key === undefined ? [] : told(gate) + told(key)));
+  const keys = limits.flatMap(({ gate, key, cost }) =>
+    key === undefined && cost === undefined
+      ? []
+      : told(gate) + (key === undefined ? "" : told(key)) + (cost === undefined ? "" : `x${cost}`),
+  );
   return keys.length === 0 ? null : keys.join("");
 }
 

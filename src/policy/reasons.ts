@@ -5,7 +5,7 @@ import { CAP_KINDS, type CapKind } from "../gates/index.ts";
 type Known = readonly [kind: string, title: string];
 
 /**
- * What kind each reason is. `tokens`, `zero`, `cap`: a gate has no room. `ahead`: the workers have enough to do. `turn`:
+ * What kind each reason is. `tokens`, `zero`, `cap`: a gate has no room, with `zero` until somebody raises its limit. `ahead`: the workers have enough to do. `turn`:
  * others went first. `stop`: somebody or a breaker has stopped it. `order`: one job goes before all others. `job`: it is the
  * job's own.
  */
@@ -13,6 +13,7 @@ const OTHERS = {
   throttle_empty: ["tokens", "# rate used up"],
   rate_zero: ["zero", "# rate is 0"],
   max_zero: ["zero", "# limit is 0"],
+  cost_over_max: ["zero", "# limit below its cost"],
   ahead_full: ["ahead", "Workers busy"],
   tick_budget: ["turn", "Next pass"],
   batch: ["turn", "Next pass"],

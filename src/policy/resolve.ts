@@ -14,7 +14,7 @@ import type { ContextFunction, Declaration } from "./declaration.ts";
 import { checkFlags, type JobSpecification, jobInfo } from "./job.ts";
 import { checkJsonObject, type JsonObject } from "./json.ts";
 import { keyFromPaths, keyText } from "./key.ts";
-import { compileLimits, laneOf, type ResolvedLimit } from "./limits.ts";
+import { compileLimits, haveLanes, laneOf, type ResolvedLimit } from "./limits.ts";
 import { parsePayload } from "./payload.ts";
 
 /** Everything that a policy says about one job. It is sent to the database with the job. */
@@ -22,7 +22,7 @@ export interface ResolvedJob {
   readonly policy: string;
   readonly version: number;
   readonly partition: string;
-  /** The scope keys that it names, as text; null: no gate has a key of its own. */
+  /** See `laneOf`. */
   readonly lane: string | null;
   readonly shard: string;
   readonly context: JsonObject;
@@ -99,10 +99,10 @@ function compileOfContext(declaration: Declaration): (ctx: JsonObject) => Resolv
   const limitsOf = compileLimits(declaration.gates);
   const weightOf = compileNumber("weight", declaration.weight, positiveNumber);
   const shardOf = compileShard(declaration.shardBy);
-  const hasKeys = declaration.gates.some(({ scopeKey }) => scopeKey !== null);
+  const hasLanes = haveLanes(declaration.gates);
   return (ctx) => {
     const limits = limitsOf(ctx);
-    return { limits, lane: hasKeys ? laneOf(limits) : null, weight: weightOf(ctx), shard: shardOf(ctx) };
+    return { limits, lane: hasLanes ? laneOf(limits) : null, weight: weightOf(ctx), shard: shardOf(ctx) };
   };
 }
 

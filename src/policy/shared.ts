@@ -1,8 +1,9 @@
 import { declaring, optional, show, wholeNumber } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
-import type { Gate } from "../gates/index.ts";
+import type { Gate, ResolvedValues } from "../gates/index.ts";
 import { readDeclaration } from "./declaration.ts";
 import { checkIdentifier } from "./job.ts";
+import { isByCost } from "./limits.ts";
 import type { AnyPolicy } from "./policy.ts";
 import { compileResolver } from "./resolve.ts";
 
@@ -24,7 +25,7 @@ export interface SharedOptions {
  * Its name is its gate's name in each of these policies, and its own in `set-limit`, pages and metrics. A job counts for
  * what the gate's `scope` gives in its policy: a key, `"policy"` for all jobs of these policies, or by default the key of
  * the partition. Its numbers are constants, because they must be the same for all. An operator's limit changes them for
- * one key.
+ * one key. A `cost` is the job's, and may be a function of each policy's context.
  *
  * @throws {PolicyDefinitionError} if the gate has a name of its own, `perWorker`, or a number that is a function
  * @example
@@ -52,24 +53,44 @@ export function shared<C, Kind extends string>(
     if (gate.name !== gate.kind)
       throw new ArgumentError(`name of its gate must be left out, got ${show(gate.name)}: the limit has one`);
     if (name === "ahead") throw new ArgumentError('name must not be "ahead": that gate is the ahead bound');
-    const computed = Object.keys(gate.functions).filter((option) => option !== "scope");
+    const { constants, functions } = gate;
+    const computed = Object.keys(functions).filter((option) => option !== "scope" && option !== "cost");
     if (computed.length > 0)
       throw new ArgumentError(
         `${computed.join(", ")} must be a constant, got a function: all policies go by one number. ` +
           "Another number for one key is set by set-limit",
       );
-    if (gate.constants.per_worker === true)
+    if (constants.per_worker === true)
       throw new ArgumentError(
         "perWorker must be left out, got true: no worker pool runs jobs of the limit itself",
       );
     const version = optional("version", options.version, wholeNumber(0));
-    return Object.freeze({ ...gate, name, ...NAMED, shared: asPolicy(name, gate as Gate, version) });
+    const named = isByCost(gate as Gate) ? withCost(gate as Gate) : NAMED;
+    return Object.freeze({ ...gate, name, ...named, shared: asPolicy(name, limitOf(gate as Gate), version) });
   });
 }
 
 /** What a policy says of a gate that it only names: the numbers are the limit's own. */
 const NOTHING = Object.freeze({});
 const NAMED = { values: NOTHING, constants: NOTHING, resolve: () => NOTHING, overrides: NOTHING };
+
+/** The same of a limit whose jobs say how many slots they take. */
+function withCost({ values, constants, resolve, functions }: Gate) {
+  const costOf = ({ cost }: ResolvedValues): ResolvedValues => ({ cost: cost as number });
+  return {
+    ...NAMED,
+    values: values === null ? null : costOf(values),
+    constants: "cost" in functions ? NOTHING : costOf(constants),
+    resolve: (ctx: unknown) => costOf(resolve(ctx)),
+  };
+}
+
+/** The gate of the limit itself: what it counts, and no more. */
+function limitOf(gate: Gate): Gate {
+  const { cost: _job, ...constants } = gate.constants;
+  const { cost: _said, ...functions } = gate.functions;
+  return Object.freeze({ ...gate, values: constants, constants, resolve: () => constants, functions });
+}
 
 /** The limit itself: a policy without tasks. */
 function asPolicy(name: string, gate: Gate, version: number | undefined): AnyPolicy {

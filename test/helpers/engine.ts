@@ -28,6 +28,8 @@ export interface TestGate {
   readonly shadow?: boolean;
   /** Its `max` is the share of each worker pool. */
   readonly perWorker?: boolean;
+  /** Jobs take several slots of it: as many as they are staged with. */
+  readonly byCost?: boolean;
   keyOf(partition: string): string;
 }
 
@@ -39,6 +41,11 @@ interface ScopeOptions {
 
 export function concurrency(max: number, options: ScopeOptions = {}): TestGate {
   return gate("concurrency", { max }, options);
+}
+
+/** Slots of which jobs take as many as they are staged with. */
+export function slots(max: number, options: ScopeOptions = {}): TestGate {
+  return { ...concurrency(max, options), byCost: true };
 }
 
 /** The share of each worker pool. */
@@ -151,6 +158,8 @@ export interface StageOptions {
   readonly deadline?: Date;
   readonly priority?: number;
   readonly cost?: number;
+  /** How many slots of gates made by {@link slots} it takes, of all or by name. Default: one. */
+  readonly takes?: number | Readonly<Record<string, number>>;
   readonly weight?: number;
   readonly shard?: string;
   readonly context?: object;
@@ -255,6 +264,7 @@ export class Engine {
       ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, order, functions: {} },
       slotTimeoutSeconds: this.#options.slotTimeout ?? null,
       perWorker: this.#options.gates.some(({ perWorker }) => perWorker),
+      ...(this.#options.gates.some(({ byCost }) => byCost) && { byCost: true }),
       uniqueForSeconds: this.#options.uniqueForSeconds ?? null,
       cancelsAfterSeconds: this.#options.cancelsAfterSeconds ?? null,
       whenBusy: busyDelaySeconds === undefined ? "wait" : "delay",
@@ -322,6 +332,7 @@ export class Engine {
       deadline,
       priority,
       cost,
+      takes = 1,
       weight = 1,
       shard,
       context,
@@ -334,7 +345,7 @@ export class Engine {
       partitions: keys.map((key) => {
         const of = shard ?? this.#options.shardOf?.(key) ?? "default";
         const its = context ?? this.#options.contextOf?.(key) ?? {};
-        const limits = limitsOf(gates, key);
+        const limits = limitsOf(gates, key, takes);
         return { key, lane: laneOf(limits as ResolvedLimit[]), shard: of, context: its, weight, limits };
       }),
       jobs: partitions.map((key, n) => {
@@ -513,7 +524,7 @@ export class Engine {
   async wrongCounters(): Promise<number> {
     return this.number(`select ((
       select count(*) from dispatch_policy_internal.limiters l where l.in_flight <> (
-        select count(*) from dispatch_policy_internal.in_flight_jobs f where f.limiter_ids @> array[l.id]))
+        select count(*) from dispatch_policy_internal.in_flight_jobs f, unnest(f.limiter_ids) u (id) where u.id = l.id))
       + (select count(*) from (${WRONGLY_STAGED}) w))::int`);
   }
 
@@ -576,15 +587,20 @@ export const WRONGLY_STAGED = `select c.id, sum(c.counted) as counted, sum(c.sta
 
 export type Session = pg.Client & { readonly pid: number };
 
-function limitsOf(gates: readonly TestGate[], partition: string): object[] {
+function limitsOf(
+  gates: readonly TestGate[],
+  partition: string,
+  takes: Exclude<StageOptions["takes"], undefined> = 1,
+): object[] {
   return gates.map((gate, position) => {
-    const { name, kind, scope, numbers, keyOf } = gate;
+    const { name, kind, scope, numbers, keyOf, byCost } = gate;
     return {
       gate: name,
       kind,
       scope,
       position,
       ...(scope === "key" && { key: keyOf(partition) }),
+      ...(byCost && { cost: typeof takes === "number" ? takes : (takes[name] ?? 1) }),
       ...numbers,
       ...windowOf(gate),
     };

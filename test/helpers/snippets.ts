@@ -67,7 +67,7 @@ const OWN: Readonly<Record<string, string>> = {
 
 /** A gate in an example stands in a policy, whose context has these. */
 const GATES = ["throttle", "concurrency", "adaptiveConcurrency"];
-const CONTEXT = "{ account: string; ratePerMinute: number }";
+const CONTEXT = "{ account: string; ratePerMinute: number; gigabytes: number }";
 
 /** Files that pages take from other pages, or from the reader's application. */
 const FROM_OTHERS: Readonly<Record<string, string>> = {

@@ -76,6 +76,14 @@ const WORLDS: Record<Reason, (t: ExecutionContext, reason: Reason) => Promise<Pl
     await utils.setLimit({ ...limit, gate: "account", key: "acme", set: { max: 0 } });
     await utils.addJobs(fetches("ep1", 1));
   }),
+  cost_over_max: withWorker(
+    fetchEndpoint({
+      gates: [
+        concurrency({ name: "account", max: (ctx: { account: string }) => ctx.account.length, cost: 5 }),
+      ],
+    }),
+    ({ utils }) => utils.addJobs(fetches("ep1", 1)),
+  ),
   adaptive_concurrency_full: withWorker(
     fetchEndpoint({ gates: [adaptiveConcurrency({ initialMax: 2, targetLagMs: 500 })] }),
     ({ utils }) => utils.addJobs(fetches("ep1", 3)),

@@ -177,7 +177,7 @@ const REFUSED: [() => unknown, string][] = [
   ],
   [
     concurrencyWith({ limit: 1 }),
-    'unknown option "limit" of concurrency (known options: name, scope, max, perWorker, shadow)',
+    'unknown option "limit" of concurrency (known options: name, scope, max, cost, perWorker, shadow)',
   ],
   [concurrencyWith({ perWorker: 2 }), "concurrency: perWorker must be true or false, got 2"],
   [

@@ -62,7 +62,8 @@ begin
     -- what decides is read from here on, under the locks
     select * into v_policy from policies p where p.name = p_policy;
     v_now := coalesce(p_now, clock_timestamp());
-    if cardinality(v_limiters) < cardinality(v_partition.limiter_ids)
+    if cardinality(v_limiters) < (case when v_policy.by_cost   -- one of several slots is there as often
+        then (select count(distinct u.id) from unnest(v_partition.limiter_ids) u (id)) else cardinality(v_partition.limiter_ids) end)
       or not _goes_at_once(v_policy, v_now)
       -- under strict order a job that is due later may have begun
       or v_partition.due_at <= v_now or (v_policy.job_order = 'strict' and (v_partition.due_at < 'infinity' or v_partition.laned))

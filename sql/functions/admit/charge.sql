@@ -270,17 +270,18 @@ begin
         when l.ending > 0 then p_now + interval '10 milliseconds' end as ready_at,
       -- the limiter is gone: the partition is looked at again after a second
       case when l.id is null then 'concurrency_full'
-        else _lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) end as reason
+        else _lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap), k.takes) end as reason
     from leftovers p
     cross join lateral unnest(p.limiter_ids) with ordinality u (id, ord)
     left join (
       select (r.before).*, r.slots as slots_left, r.tokens as tokens_left, r.spent as spent_left from rooms r
     ) l on l.id = u.id
+    cross join lateral (select case when (p_policy).by_cost then _takes(p.limiter_ids, u.id) else 1 end as takes) k
     where p.head_id is not null and (
       l.id is null
       or _lacks_room(
-        l.slots_left, l.reserved_for, case when l.tokens is not null then l.tokens_left end, l.capacity, l.rate,
-        p.id, p.head_cost))
+        l.slots_left, l.reserved_for, l.reserved, case when l.tokens is not null then l.tokens_left end, l.capacity, l.rate,
+        p.id, p.head_cost, k.takes))
   ),
   waits as materialized (
     select distinct on (k.partition_id) k.*
@@ -317,6 +318,9 @@ begin
   select array(select row(r.before, r.jobs, r.slots, r.tokens, r.spent)::room_after from rooms r),
     array(select v::verdict from verdicts v)
   into v_left, v_verdicts;
+  if (p_policy).by_cost then
+    v_verdicts := _behind_dear(v_verdicts, v_left, p_candidates);
+  end if;
   perform _charge_limiters(
     (p_policy).id, v_partition_ids, v_left, v_verdicts, p_now,
     exists (select from unnest(p_admissions) a where a.waits_elsewhere));
@@ -331,7 +335,38 @@ begin
   saturated := (
     select case when bool_and(v.kind = 'ahead') then 'workers' else 'gate' end
     from unnest(v_verdicts) v
-    where v.breadth >= 2 and not v.by_tokens and v.blocked_on is not null having count(*) > 0);
+    where v.breadth >= 2 and not v.by_tokens and v.blocked_on is not null and v.reason <> 'cost_over_max' having count(*) > 0);
+end
+$$;
+
+-- Verdicts of a pass where jobs take several slots. A partition's next job may have room, but rank behind one for which too few are
+-- free: it waits with that one, or passes would look at it without end.
+create or replace function _behind_dear(p_verdicts verdict[], p_left room_after[], p_candidates candidate[]) returns verdict[]
+language plpgsql stable as $$   -- planned as _charge
+begin
+  return array(
+    with next as materialized (
+      select v as verdict, v.partition_id, v.limiter_ids, c.vt, c.priority, c.run_at, c.staged_id, v.blocked_on,
+        v.blocked_on is null and v.probe_job_id is null and v.reason is not null as has_room,
+        v.blocked_on is not null and not v.by_tokens and v.reason not in ('cost_over_max', 'max_zero') as is_dear
+      from unnest(p_verdicts) v left join unnest(p_candidates) c on c.staged_id = v.head_id
+    ),
+    closed as materialized (
+      select distinct on (n.blocked_on) n.blocked_on as id, n.vt, n.priority, n.run_at, n.staged_id
+      from next n where n.is_dear order by n.blocked_on, n.vt, n.priority, n.run_at, n.staged_id
+    ),
+    behind as materialized (
+      select distinct on (n.partition_id) n.partition_id, u.ord, (r.before).id, (r.before).breadth, (r.before).kind
+      from next n
+      cross join lateral unnest(n.limiter_ids) with ordinality u (id, ord)
+      join closed c on c.id = u.id and (c.vt, c.priority, c.run_at, c.staged_id) < (n.vt, n.priority, n.run_at, n.staged_id)
+      join unnest(p_left) r on (r.before).id = u.id
+      where n.has_room order by n.partition_id, u.ord
+    )
+    select case when b.id is null then n.verdict else jsonb_populate_record(n.verdict, jsonb_build_object(
+        'ord', b.ord, 'breadth', b.breadth, 'kind', b.kind, 'by_tokens', false, 'ready_at', null, 'reason', b.kind || '_full',
+        'denied_until', 'infinity', 'blocked_on', b.id)) end
+    from next n left join behind b on b.partition_id = n.partition_id);
 end
 $$;
 
@@ -349,11 +384,11 @@ create or replace function _met_shadows(
 ) language plpgsql stable as $$   -- planned as _charge
 begin
   with judged as materialized (
-    select c.id, c.gate, c.cost, case when c.shadow_slots is not null then c.rank <= c.shadow_slots
+    select c.id, c.gate, c.cost, bool_and(case when c.shadow_slots is not null then c.rank <= c.shadow_slots
       else c.rate > 0 and _lets_through(
-        c.shadow_tokens, case when c.rank = 1 then c.capacity else 'Infinity' end, c.used) end as has_room
-    from (
-      select l.id, l.gate, l.shadow_slots, l.shadow_tokens, l.capacity, l.rate, c.cost,
+        c.shadow_tokens, case when c.rank = 1 then c.capacity else 'Infinity' end, c.used) end) as has_room
+    from (   -- a limiter is there once for each slot that a job takes
+      select l.id, l.gate, l.shadow_slots, l.shadow_tokens, l.capacity, l.rate, c.cost, c.staged_id,
         row_number() over in_order as rank, sum(c.cost) over in_order as used
       from unnest(p_admissions) a
       join unnest(p_candidates) c on c.staged_id = a.staged_id
@@ -363,6 +398,7 @@ begin
       where a.admitted and (a.job_id in (select unnest(p_kept))) is not true
       window in_order as (partition by l.id order by c.vt, c.priority, c.run_at, c.staged_id rows unbounded preceding)
     ) c
+    group by c.id, c.gate, c.cost, c.staged_id
   )
   select coalesce((select jsonb_object_agg(j.id, j.cost) from (
       select j.id, sum(j.cost) as cost from judged j where j.has_room group by j.id) j), '{}'),

@@ -62,7 +62,7 @@ declare
   v_before room_before[];          -- and what it had before
   v_partition_ids uuid[];
   v_limiter_ids bigint[] := '{}';
-  v_closed bigint[];               -- buckets that a dearer job waits for
+  v_closed bigint[];               -- limiters that a dearer job waits for
   v_is_staged boolean := p_new.id is null;
   v_is_probing boolean;            -- one of them is
   v_limiter limiters;
@@ -75,6 +75,7 @@ declare
   v_jobs candidate[] := '{}';
   v_job candidate;
   v_heads candidate[];             -- of each partition the first job that stays
+  v_behind int[];                  -- and the place of the limiter that it lacked
   v_taken int[] := array_fill(0, array[cardinality(p_claimed)]);
   v_lacks int;
   v_reason text;
@@ -206,25 +207,31 @@ begin
     v_at := array_position(v_partition_ids, v_job.partition_id);
     continue when v_heads[v_at].staged_id is not null;   -- the one before it stays
     v_line := p_claimed[v_at];
-    v_lacks := _first_lack(v_rooms, v_ids, v_closed, v_line.limiter_ids, v_line.id, v_job.cost, p_now);
+    v_lacks := _first_lack(v_rooms, v_ids, v_closed, v_line.limiter_ids, v_line.id, v_job.cost, p_policy.by_cost, p_now);
     if v_lacks is not null or v_taken[v_at] = p_policy.batch_size then
       if not v_is_staged then
         raise exception 'full' using errcode = 'DPOUT';
       end if;
       v_heads[v_at] := v_job;
+      v_behind[v_at] := v_lacks;
       v_room := v_rooms[v_lacks];
-      if v_room.breadth > 0 and v_room.tokens is not null and v_taken[v_at] < p_policy.batch_size then
+      if v_room.breadth > 0 and (v_room.tokens is not null or p_policy.by_cost) and v_taken[v_at] < p_policy.batch_size then
         -- one that could not go even if all of its partition were as cheap as the cheapest stands in nobody's way, see _rank
         v_can := v_job.pos;
         foreach v_id in array v_line.limiter_ids loop
           v_pos := array_position(v_ids, v_id);
           v_can := least(v_can, case
-            when (v_before[v_pos]).tokens is null then (v_before[v_pos]).slots
+            when (v_before[v_pos]).tokens is null then case when p_policy.by_cost then _jobs_in_slots(
+              (v_before[v_pos]).slots, _takes(v_line.limiter_ids, v_id), (v_before[v_pos]).cap, (v_before[v_pos]).breadth)
+              else (v_before[v_pos]).slots end
             when (v_before[v_pos]).rate <= 0 then 0
             else _jobs_through((v_before[v_pos]).tokens, (v_before[v_pos]).capacity, v_line.min_cost) end);
         end loop;
         if v_can = v_job.pos then
           v_closed := v_closed || v_room.id;
+          if v_room.tokens is null then
+            full_ids := full_ids || v_room.id;
+          end if;
         end if;
       end if;
       continue;
@@ -306,10 +313,14 @@ begin
         select min(coalesce(s.retry_at, s.run_at)) from staged_jobs s where s.partition_id = v_line.id and not s.due);
       is_timed := is_timed or coalesce(v_next_at < 'infinity', false);
     else
-      v_lacks := _first_lack(v_rooms, v_ids, '{}', v_line.limiter_ids, v_line.id, v_job.cost, p_now);
+      v_lacks := _first_lack(v_rooms, v_ids, '{}', v_line.limiter_ids, v_line.id, v_job.cost, p_policy.by_cost, p_now);
+      if v_lacks is null and p_policy.by_cost and (v_rooms[v_behind[v_at]]).tokens is null then
+        v_lacks := v_behind[v_at];   -- it waits behind one that takes more slots, see _behind_dear
+      end if;
       v_room := v_rooms[v_lacks];
       v_reason := case
-        when v_lacks is not null then _lack_reason(v_room.kind, v_room.tokens, v_room.rate, coalesce(v_room.share, v_room.cap))
+        when v_lacks is not null then _lack_reason(v_room.kind, v_room.tokens, v_room.rate, coalesce(v_room.share, v_room.cap),
+          case when p_policy.by_cost then _takes(v_line.limiter_ids, v_room.id) else 1 end)
         else _turn_reason(v_taken[v_at], p_policy.batch_size) end;
       denied := denied || jsonb_build_object(v_reason, coalesce((denied ->> v_reason)::int, 0) + 1);
     end if;
@@ -334,7 +345,7 @@ begin
             raise exception 'reserved' using errcode = 'DPOUT';
           end if;
         end loop;
-      elsif v_room.tokens is null and v_room.breadth >= 2 then
+      elsif v_room.tokens is null and v_room.breadth >= 2 and v_reason <> 'cost_over_max' then
         saturated := case when v_room.kind = 'ahead' then coalesce(saturated, 'workers') else 'gate' end;
       end if;
     end if;
@@ -366,10 +377,11 @@ end
 $$;
 
 -- The place of the first limiter of a partition, narrow before broad, that has no room for a job; null: each has. Of several
--- buckets of its own it is the one that is ready last. `p_ids` and `p_rooms` have the same places.
+-- buckets of its own it is the one that is ready last. `p_ids` and `p_rooms` have the same places. `p_by_cost`: its job may take
+-- several slots.
 create or replace function _first_lack(
   p_rooms room_before[], p_ids bigint[], p_closed bigint[], p_limiter_ids bigint[], p_partition_id uuid, p_cost float8,
-  p_now timestamptz
+  p_by_cost boolean, p_now timestamptz
 ) returns int language plpgsql stable as $$
 declare
   v_room room_before;
@@ -384,7 +396,8 @@ begin
     v_room := p_rooms[v_at];
     exit when v_first is not null and v_room.breadth > 0;
     if v_id = any(p_closed) or _lacks_room(
-      v_room.slots, v_room.reserved_for, v_room.tokens, v_room.capacity, v_room.rate, p_partition_id, p_cost) then
+      v_room.slots, v_room.reserved_for, v_room.reserved, v_room.tokens, v_room.capacity, v_room.rate, p_partition_id, p_cost,
+      case when p_by_cost then _takes(p_limiter_ids, v_id) else 1 end) then
       if v_room.breadth > 0 or v_room.tokens is null then
         continue when v_first is not null;
         return v_at;

@@ -108,20 +108,23 @@ create or replace function _rank(
 declare
   v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
 begin
-  -- the limiters of each partition, and how many of its jobs could pass each
+  -- The limiters of each partition, and how many of its jobs could pass each. One of which its jobs take several slots is there as
+  -- often: then a rank in its line is a number of slots.
   with uses as materialized (
     select p.id as partition_id, l.id as limiter_id, l.breadth, l.tokens, l.capacity, l.reserved_for,
       -- a slot that is reserved for a partition outside the claim does not count
-      l.slots - case when l.reserved_for <> all (v_partition_ids) then 1 else 0 end as slots,
+      l.slots - case when l.reserved_for <> all (v_partition_ids) then l.reserved else 0 end as slots,
       case
-        when l.slots is not null then
-          l.slots - case when l.reserved_for is not null and l.reserved_for <> p.id then 1 else 0 end
+        when l.slots is not null then case when (p_policy).by_cost
+          then _jobs_in_slots(l.slots - r.reserved, _takes(p.limiter_ids, l.id), l.cap, l.breadth) else l.slots - r.reserved end
         when l.rate <= 0 then 0
         else _jobs_through(l.tokens, l.capacity, p.min_cost)
       end as jobs
     from unnest(p_claimed) p
     cross join lateral unnest(p.limiter_ids) u (id)
     left join unnest(p_limiters) l on l.id = u.id
+    cross join lateral (
+      select case when l.reserved_for is not null and l.reserved_for <> p.id then l.reserved else 0 end as reserved) r
   ),
   room as materialized (
     select u.partition_id, count(u.limiter_id) as known, min(u.jobs) as jobs,
@@ -227,7 +230,7 @@ begin
         select c2.id, u.slots, u.tokens, u.capacity,
           row_number() over ranked as rank, sum(c2.cost) over ranked as used
         from keyed c2 join uses u on u.partition_id = c2.partition_id and u.breadth >= 2
-          and (u.slots < (select d.jobs from demand d) or u.tokens < (select d.cost from demand d))
+          and (u.slots < (select d.jobs from demand d) or u.tokens < (select d.cost from demand d) or (p_policy).by_cost)
         window ranked as (partition by u.limiter_id order by c2.vt, c2.priority, c2.run_at, c2.id rows unbounded preceding)
       ) r where r.rank > r.slots
         or not _lets_through(

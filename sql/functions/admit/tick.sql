@@ -42,6 +42,7 @@ declare
   v_looks boolean;         -- at those who wait for limiters
   v_looked_at bigint[];    -- these limiters
   v_call record;
+  v_lined bigint[];        -- others at which somebody waits
   v_called claimed[];      -- which call these partitions
   v_partition_ids uuid[];
   v_claimed claimed[];
@@ -110,6 +111,15 @@ begin
         end if;
         exit when v_partition_ids is null and v_looked_at = '{}';
         v_partition_ids := coalesce(v_partition_ids, '{}');
+        if v_policy.by_cost and v_looks and v_partition_ids <> '{}' then
+          v_lined := _lines_beside(v_partition_ids, v_looked_at || v_locked);
+          if v_lined <> '{}' then
+            v_call := _call(v_policy, case when not p_bounded then p_shard end, v_lined, p_claim, p_bounded, v_now);
+            v_called := v_called || v_call.called;
+            v_looked_at := v_looked_at || v_lined;
+            v_partition_ids := array(select unnest(v_partition_ids) union select unnest(v_call.chosen));
+          end if;
+        end if;
         claimed := cardinality(v_partition_ids);
         if v_busy <> '{}' or v_again then
           if v_again then

@@ -26,6 +26,7 @@ declare
     when p_it ->> 'reason' = 'strict_order' then 'the job that goes first may fail again'
     when (p_job).waits_for is not null then 'nobody knows when the run ends for which it waits'
     when (p_job).retry_at is not null then 'Graphile Worker did not take it, and may not at the next try'
+    when p_it -> 'gates' @? '$[*] ? (@.reason == "cost_over_max")' then 'it takes more slots than a limit has'
     when exists (
       select from jsonb_array_elements(p_it -> 'gates') g where _reason_kind(g ->> 'reason') = 'zero'
     ) then 'a limit of zero lets nothing go'
@@ -143,7 +144,7 @@ begin
     coalesce(bool_or(k.own and g ->> 'gate' = p_it ->> 'gate'), false) as by_own,
     coalesce(bool_or(k.lacks), false) as lacks,
     coalesce(bool_or(k.lacks and k.rate is null), false) as full,
-    coalesce(bool_or(not k.own and (k.lacks or (g ->> 'free')::float8 < case when k.rate is null then p_jobs + 1
+    coalesce(bool_or(not k.own and (k.lacks or (g ->> 'free')::float8 < case when k.rate is null then (p_jobs + 1) * coalesce((g ->> 'takes')::int, 1)
       else p_cost_ahead + least(p_cost, (g #>> '{limit,capacity}')::float8) end)), false) as crowded
   into v_gates from jsonb_array_elements(p_it -> 'gates') g
   cross join lateral (

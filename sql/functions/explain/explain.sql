@@ -363,6 +363,8 @@ $$;
 -- What each gate says to a job of this cost, as a json array from narrow to broad scope, the ahead bound last. It is read
 -- without a lock, and may be another at the next pass.
 --
+--   takes     how many of its slots the job takes; missing: one
+--   behind    it has room, which is kept for a job before it that takes more; missing: not so
 --   lacks     whether it has no room
 --   next_at   when it has the tokens that it lacks, or when the override ends that sets it to 0; null: other jobs decide it
 --   set_by    the override in force, with who set it and for what (`key`, or `where`, the context; neither: every key), and
@@ -397,14 +399,15 @@ begin
         when n.cap is not null then coalesce(n.shadow_slots, n.slots) end,
       'shadow', k.is_shadow,
       'would_lack', case when k.is_shadow then coalesce((p_policy).enabled and _lacks_room(
-        n.shadow_slots, null, n.shadow_tokens, n.capacity, n.rate, (p_partition).id, p_cost), false) end,
+        n.shadow_slots, null, null, n.shadow_tokens, n.capacity, n.rate, (p_partition).id, p_cost, i.takes), false) end,
       'lacks', k.lacks, 'reason', case when k.lacks then k.reason end,
       'next_at', case when not k.lacks then null
-        -- when the override ends that gives it this 0; null if the override has no end, or the 0 is the gate's own
+        -- when the override ends that gives it so little; null if it has no end, or the number is the gate's own
         when _reason_kind(k.reason) = 'zero' then (
           select nullif(w.until_at, 'infinity') from limiters l
           cross join lateral _override_now(l.policy_id, l, p_now) w
-          where l.id = n.id and coalesce((w.set ->> 'rate')::float8, (w.set ->> 'max')::float8) <= 0)
+          where l.id = n.id and coalesce((w.set ->> 'rate')::float8, (w.set ->> 'max')::float8)
+            <= case k.reason when 'cost_over_max' then i.takes - 1 else 0 end)
         when n.tokens is not null
           then _throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar, p_cost, p_now) end,
       'misspelt', case when o.id is null and n.breadth < 2 then (
@@ -427,8 +430,11 @@ begin
         join partitions q on q.id = f.partition_id
         left join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id) end, '[]'),
       'runs_usually', u.seconds
-    ) order by i.ord), '[]')
-    from unnest((p_partition).limiter_ids) with ordinality i (id, ord)
+    ) || case when i.takes > 1 then jsonb_build_object('takes', i.takes) else '{}' end
+      || case when k.is_behind then '{"behind": true}'::jsonb else '{}' end order by i.ord), '[]')
+    from (
+      select x.id, min(x.ord) as ord, count(*)::int as takes
+      from unnest((p_partition).limiter_ids) with ordinality x (id, ord) group by x.id) i
     join _rooms_of((p_partition).limiter_ids, p_now, true) n on n.id = i.id
     join limiters m on m.id = n.id
     left join lateral (
@@ -439,8 +445,13 @@ begin
     cross join lateral (
       -- nobody asks the gates of a policy that is switched off
       select coalesce((p_policy).enabled and _lacks_room(
-          n.slots, n.reserved_for, n.tokens, n.capacity, n.rate, (p_partition).id, p_cost), false) as lacks,
-        _lack_reason(n.kind, n.tokens, n.rate, coalesce(n.share, n.cap)) as reason,
+          n.slots, n.reserved_for, n.reserved, n.tokens, n.capacity, n.rate, (p_partition).id, p_cost, i.takes), false) as has_none,
+        coalesce((p_policy).enabled and (p_policy).by_cost and n.tokens is null and (p_partition).blocked_on = n.id
+          and n.slots >= i.takes, false) as is_behind
+    ) h
+    cross join lateral (
+      select h.has_none or h.is_behind as lacks, h.is_behind and not h.has_none as is_behind,
+        _lack_reason(n.kind, n.tokens, n.rate, coalesce(n.share, n.cap), i.takes) as reason,
         coalesce(n.tokens, n.shadow_tokens) as tokens, n.shadow_tokens is not null or n.shadow_slots is not null as is_shadow
     ) k
     left join lateral (   -- all of its runs

@@ -84,7 +84,9 @@ begin
       'free', round((v_gate ->> 'free')::numeric, 2)::text, 'capacity', round((v_limit ->> 'capacity')::numeric, 2)::text,
       'calendar', ' per ' || replace(v_limit ->> 'calendar', ' ', ' in '),
       'enough', ', enough in ' || _in_words(extract(epoch from (p_it ->> 'next_at')::timestamptz - p_now)::float8),
-      'used', v_gate ->> 'used', 'max', v_limit ->> 'max',
+      'used', v_gate ->> 'used', 'max', v_limit ->> 'max', 'takes', v_gate ->> 'takes',
+      'takes_several', case when v_gate ? 'behind' then ', and those that are free are kept for a job before it that takes more'
+        else ', and it takes ' || (v_gate ->> 'takes') end,
       'shares', case when v_limit ? 'share' then ' (' || (v_limit ->> 'share') || ' per worker x ' || (v_limit ->> 'pools')
         || case when (v_limit ->> 'pools')::int = 1 then ' worker' else ' workers' end || ' = ' || v_shares
         || case when (v_limit ->> 'max')::int < v_shares then ', but one that was full has just requeued a job' else '' end

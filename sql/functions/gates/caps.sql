@@ -72,3 +72,18 @@ create or replace function _local_rises_at(limiter limiters, now timestamptz) re
     else limiter.local_until + make_interval(secs => limiter.local_delay * (1
       + floor(least(extract(epoch from now - limiter.local_until)::float8 / limiter.local_delay, 1e9))) + 0.000001) end;
 $$;
+
+-- How many slots of a limiter a job takes that names these: it names a limiter once for each. Where no gate of a policy has a cost,
+-- nobody asks.
+create or replace function _takes(limiter_ids bigint[], id bigint) returns int language sql immutable as $$
+  select cardinality(array_positions(limiter_ids, id));
+$$;
+
+-- How many jobs that take so many slots a cap may let go, if so many are free. Where none fits, it is one: that one keeps others
+-- from the slots, until there are enough for it. Not if there never are, and not at a limiter that a partition has alone (its
+-- breadth is 0): then it stands in nobody's way. A cap that does not count has room without end.
+create or replace function _jobs_in_slots(free int, takes int, cap int, breadth smallint) returns int
+language sql immutable as $$
+  select case when free = 2147483647 then free when takes > cap then 0 when free >= takes or breadth = 0 then greatest(free, 0) / takes
+    else least(greatest(free, 0), 1) end;
+$$;

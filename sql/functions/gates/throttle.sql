@@ -75,12 +75,12 @@ returns float8 language sql immutable as $$
       case when _lets_through(tokens, capacity, capacity) then 1 end) end;
 $$;
 
--- Whether a limiter has no room for a partition's next job: no slot, too few tokens, or a rate of zero. A slot that is
--- reserved for another partition does not count.
+-- Whether a limiter has no room for a partition's next job, which takes so many slots: too few slots, too few tokens, or a rate of
+-- zero. Slots that are reserved for another partition do not count.
 create or replace function _lacks_room(
-  slots int, reserved_for uuid, tokens float8, capacity float8, rate float8, partition_id uuid, cost float8
+  slots int, reserved_for uuid, reserved int, tokens float8, capacity float8, rate float8, partition_id uuid, cost float8, takes int
 ) returns boolean language sql immutable as $$
-  select slots - case when reserved_for <> partition_id then 1 else 0 end < 1
+  select slots - case when reserved_for <> partition_id then reserved else 0 end < takes
     or not _lets_through(tokens, capacity, cost)
     or (tokens is not null and rate <= 0);
 $$;

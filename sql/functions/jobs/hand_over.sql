@@ -313,7 +313,8 @@ begin
       from _occupied_limiters(p_policy, p_claimed, p_limiters, p_candidates, p_admissions) h
       join in_flight_jobs f on f.job_id = h.job_id
       cross join lateral (
-        select f.partition_id <> h.partition_id or not f.limiter_ids @> h.limiter_ids as moves,
+        select f.partition_id <> h.partition_id or not f.limiter_ids @> h.limiter_ids
+            or ((p_policy).by_cost and _slots_beyond(h.limiter_ids, f.limiter_ids) <> '{}') as moves,
           h.anew or f.attempt is not null as anew
       ) m
       where h.counted and (m.moves or m.anew or f.cost < h.cost)
@@ -347,7 +348,8 @@ begin
         admitted_at = excluded.admitted_at,
         sort_at = excluded.sort_at, policy_id = excluded.policy_id, partition_id = excluded.partition_id,
         limiter_ids = case when f.job_id = any(v_moved)
-          then array(select unnest(f.limiter_ids) union select unnest(excluded.limiter_ids)) else f.limiter_ids end,
+          then array(select u.id from unnest(f.limiter_ids) u (id) where u.id <> all (excluded.limiter_ids)) || excluded.limiter_ids
+          else f.limiter_ids end,
         cost = case when f.job_id = any(v_moved || v_paying) then excluded.cost else f.cost end,
         paid = _paid_again(f, excluded.paid, f.job_id = any(v_moved || v_paying)),
         work = case when f.job_id = any(v_moved) then excluded.work else f.work end

@@ -98,18 +98,20 @@ create or replace function _occupy_slot(
   p_admission bigint default null, p_attempt int default null, p_pool_id text default null
 ) returns void language plpgsql as $$
 declare
-  v_limiter_ids bigint[] := array(
-    select l.id from unnest(_lock_limiters(_limiters_of(array[p_partition_id]))) l
-    where not l.by_tokens);
+  v_locked limiters[] := _lock_limiters(_limiters_of(array[p_partition_id]));
   v_occupied_ids bigint[];
+  v_new_ids bigint[];
 begin
   select f.limiter_ids into v_occupied_ids from in_flight_jobs f
   where f.job_id = p_job_id for update;
+  v_new_ids := _slots_beyond(array(
+    select l.id from partitions p cross join unnest(p.limiter_ids) u (id) join unnest(v_locked) l on l.id = u.id
+    where p.id = p_partition_id and not l.by_tokens), v_occupied_ids);
   insert into in_flight_jobs as f (
     job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, admitted_at, attempt, pool_id,
     started_at)
   select p_job_id, p_staged_id, coalesce(p_admission, _admission_now()), p_revision, p.policy_id, p.id,
-    array(select unnest(v_occupied_ids) union select unnest(v_limiter_ids)), p_cost, '{"cost": 0}', clock_timestamp(),
+    coalesce(v_occupied_ids, '{}') || v_new_ids, p_cost, '{"cost": 0}', clock_timestamp(),
     p_attempt, p_pool_id, case when p_pool_id is not null then clock_timestamp() end
   from partitions p where p.id = p_partition_id
   on conflict (job_id) do update set
@@ -118,9 +120,17 @@ begin
     missing_since = null, cancelled_at = null, cancelled_by = null, cancel_reason = null, lent_until = null,
     policy_id = excluded.policy_id, partition_id = excluded.partition_id,
     limiter_ids = excluded.limiter_ids, cost = excluded.cost, paid = excluded.paid, admitted_at = excluded.admitted_at;
-  perform _count_slots(array_agg(u.id), array_agg(1))
-  from unnest(v_limiter_ids) u (id) where (u.id = any(v_occupied_ids)) is not true;
+  perform _count_slots(array_agg(n.id), array_agg(n.slots))
+  from (select u.id, count(*)::int as slots from unnest(v_new_ids) u (id) group by u.id) n;
 end
+$$;
+
+-- Of the slots that a job wants those that it does not have: an id in both is one slot each time.
+create or replace function _slots_beyond(p_wanted bigint[], p_had bigint[]) returns bigint[] language sql immutable as $$
+  select array(
+    select w.id from (select u.id, row_number() over (partition by u.id order by u.n) as nth, u.n
+      from unnest(p_wanted) with ordinality u (id, n)) w
+    where w.nth > coalesce(_takes(p_had, w.id), 0) order by w.n);
 $$;
 
 -- Gives the slot of an admitted job to the job that replaced it, in its row and under its key. The slot must count for all
@@ -141,9 +151,9 @@ begin
   from partitions p
   where f.job_id = p_job_id and p.id = f.partition_id
     and p.id = p_partition_id
-    and f.limiter_ids @> array(
-      select l.id from limiters l
-      where l.id = any(p.limiter_ids) and not l.by_tokens and (l.numbers).shadow is not true)
+    and _slots_beyond(array(
+      select l.id from unnest(p.limiter_ids) u (id) join limiters l on l.id = u.id
+      where not l.by_tokens and (l.numbers).shadow is not true), f.limiter_ids) = '{}'
     and not exists (
       select from limiters l where l.id = any(p.limiter_ids) and l.by_tokens
         and (l.numbers).shadow is not true)
@@ -544,7 +554,7 @@ create or replace function _keep_slots(p_job_id bigint, p_revision int, p_before
 begin
   update in_flight_jobs f set
     revision = p_revision,   -- another one may be in its row by now
-    limiter_ids = array(select unnest(f.limiter_ids) union select unnest((p_before).limiter_ids)),
+    limiter_ids = f.limiter_ids || (p_before).limiter_ids,
     paid = case when (p_before).job_id is not null then _paid_again(p_before, null, true) end
   where f.job_id = p_job_id and ((p_before).job_id is not null or f.revision <> p_revision);
 end

@@ -17,8 +17,10 @@ begin
         (select a.limits from arrivals a where a.partition_id = p_from and a.limits is not null order by a.id desc limit 1)) x
       limit 1);
     p_state.limits := (
-      select jsonb_agg(coalesce(o.value, g.value) order by (g.value ->> 'position')::int) from jsonb_array_elements(p_state.limits) g
-      left join jsonb_array_elements(v_limits) o on g.value ? 'key' and o.value ->> 'gate' = g.value ->> 'gate' and o.value ? 'key');
+      select jsonb_agg(coalesce(case when g.value ? 'key' and o.value ? 'key' then o.value
+          else g.value || jsonb_build_object('cost', o.value -> 'cost') end, g.value) order by (g.value ->> 'position')::int)
+      from jsonb_array_elements(p_state.limits) g
+      left join jsonb_array_elements(v_limits) o on o.value ->> 'gate' = g.value ->> 'gate' and o.value ?| '{key,cost}');
     p_state.partition_id := _partition_id(p_state.policy, p_state.key, _lane_of(p_state.limits));
   end if;
   with moved as materialized (

@@ -3,8 +3,9 @@
 -- Charges the limiters for what a pass put in flight, sets when passes look at their waiters, and reserves slots.
 --
 -- A partition that needs two full keyed scopes might never find room in both at once. So while it waits for a keyed scope,
--- one slot of each keyed scope before that one is reserved for it. Each limiter has one such slot. The order is the same
--- for all, so that no two partitions wait for each other.
+-- one slot of each keyed scope before that one is reserved for it, or as many as its next job takes. Each limiter has one
+-- reservation, and only once a further such job would leave too few. The order is the same for all, so that no two partitions wait
+-- for each other.
 --
 -- Without an end, one job that ran for hours in the further scope left the nearer one idle for hours. So the reservation
 -- lasts as long as the partition has waited, and at least one second. Then others may use the slot until the partition is
@@ -33,8 +34,9 @@ begin
       from unnest(p_verdicts) v
       cross join lateral unnest(v.limiter_ids) with ordinality u (id, ord)
       join (select (x.before).id, (x.before).breadth, (x.before).reserved_for, x.slots from unnest(p_left) x) l on l.id = u.id
-      where v.breadth = 1 and v.probe_job_id is null and not v.by_tokens and v.reason <> 'max_zero' and u.ord < v.ord
-        and l.breadth = 1 and l.slots = 1
+      cross join lateral (select _takes(v.limiter_ids, u.id) as takes) k
+      where v.breadth = 1 and v.probe_job_id is null and not v.by_tokens and v.reason not in ('max_zero', 'cost_over_max')
+        and u.ord < v.ord and l.breadth = 1 and l.slots >= k.takes and l.slots < 2 * k.takes
         and (l.reserved_for is null or l.reserved_for = v.partition_id or l.reserved_for = any(p_partition_ids))
       order by l.id, (l.reserved_for = v.partition_id) desc nulls last, (v.decayed + 1) / v.weight, v.partition_id
     ) r;

@@ -2,7 +2,7 @@
 
 -- Makes the limiters that these arrivals name, one for each partition, and that do not exist yet.
 --
---   limiters   of each partition the ids, from narrow to broad
+--   limiters   of each partition the ids, from narrow to broad. A limiter of which its jobs take several slots is there as often
 --   made_*     the limiters it has made, as gate and scope key
 --
 -- `take` may make the same limiter at the same time. The second of two transactions waits for the first one, as long as
@@ -35,7 +35,7 @@ begin
     select c.partition_id, o.id as owner_id, o.id <> p_policy_id or (v_shares and l.value ? 'owner') as is_shared,
       c.id as arrival_id, c.version as arrival_version,
       l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, _breadth(l.value ->> 'scope') as breadth,
-      (l.value ->> 'position')::smallint as position,
+      (l.value ->> 'position')::smallint as position, (l.value ->> 'cost')::int as takes,
       jsonb_populate_record(null::gate_numbers, l.value) as numbers,
       case when l.value ->> 'scope' = 'partition' then c.context end as context,
       _scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
@@ -79,6 +79,7 @@ begin
       select w.partition_id, array_agg(i.id order by w.breadth, case when w.is_shared then 100000 + w.owner_id else w.position end)
         as ids
       from wanted w join limiter_id i on i.policy_id = w.owner_id and i.gate = w.gate and i.scope_key = w.scope_key
+      left join lateral generate_series(1, w.takes) n on true
       where w.partition_id is not null   -- that of `take`
       group by w.partition_id) x),
     array_agg(m.gate), array_agg(m.scope_key),

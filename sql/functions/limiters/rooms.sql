@@ -50,7 +50,9 @@ create or replace function _room_of(
       _window_remembered(e.numbers, p_now), _window_remembered(e.own_numbers, p_now),
       e.longest) end,
     e.admitted, case when e.is_shadow then e.tokens_now end, case when e.is_shadow then e.slots_now end,
-    case when e.pools is not null then (e.numbers).max end, e.pools, e.rises_at, null::float8
+    case when e.pools is not null then (e.numbers).max end, e.pools, e.rises_at, null::float8,
+    -- as many as the next job of its partition takes
+    case when e.reserved_for is not null then (select _takes(q.limiter_ids, e.id) from partitions q where q.id = e.reserved_for) end
   from (
     select x.*, (x.numbers).shadow is true as is_shadow,
       case when x.by_tokens then case

@@ -101,7 +101,7 @@ begin
   where l.id = any(v_ids) order by l.id for no key update;
   with truth as (
     select v.id, (
-      select count(*)::int from in_flight_jobs f where f.limiter_ids @> array[v.id]
+      select coalesce(sum(_takes(f.limiter_ids, v.id)), 0)::int from in_flight_jobs f where f.limiter_ids @> array[v.id]
     ) as jobs from unnest(v_ids) v (id)
   ),
   repaired as (

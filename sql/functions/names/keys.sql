@@ -50,8 +50,9 @@ end
 $$;
 
 -- The id of the row in which a job waits, known before anybody has made it: its partition's, or that of its lane. Jobs of a
--- partition that name different keys at gates over a key of their own wait in lanes, because each is charged to the keys that it
--- names. `lane` has these keys, see _lane_of and laneOf in src/policy/limits.ts; null: no gate has such a key.
+-- partition that name different keys at gates over a key of their own, or take another number of slots, wait in lanes, because
+-- each is charged to what it names. `lane` has that, see _lane_of and laneOf in src/policy/limits.ts; null: no gate has such a key,
+-- or a cost.
 --
 -- The length keeps apart two pairs of policy and key that read the same when written together. The ids of all lanes begin with
 -- the mark of their partition. So they are found by it, without another index, and a failed job's flag tells its partition when
@@ -62,12 +63,14 @@ language sql immutable return
   else (left(md5(length(policy)::text || ':' || policy || key), 8)
     || right(md5(length(key)::text || ':' || key || lane), 24))::uuid end;
 
--- The keys of these limits that are their own, each with its gate and lengths, as text; null: there is none.
+-- The keys of these limits that are their own, each with its gate and lengths, and how many slots a job takes, as text; null:
+-- there is none.
 create or replace function _lane_of(limits jsonb) returns text language sql immutable as $$
   select string_agg(
-    format('%s:%s%s:%s', length(g.value ->> 'gate'), g.value ->> 'gate', length(g.value ->> 'key'), g.value ->> 'key'), ''
+    format('%s:%s', length(g.value ->> 'gate'), g.value ->> 'gate')
+      || coalesce(format('%s:', length(g.value ->> 'key')) || (g.value ->> 'key'), '') || coalesce('x' || (g.value ->> 'cost'), ''), ''
     order by (g.value ->> 'position')::int)
-  from jsonb_array_elements(limits) g where g.value ? 'key';
+  from jsonb_array_elements(limits) g where g.value ?| '{key,cost}';
 $$;
 
 -- The rows of a partition, by any of them. As an expression of the caller's query, PostgreSQL inlines it.

@@ -13,6 +13,8 @@ returns setof record language sql immutable rows 1 as $$
     ('throttle_empty', 'tokens', 'nobody', 'It waits for tokens of {of}: {free} of {capacity}{calendar} are left{enough}'),
     ('rate_zero', 'zero', 'operator', 'The rate of {of} is 0: nothing goes until somebody raises it'),
     ('max_zero', 'zero', 'operator', 'The limit of {of} is 0: nothing goes until somebody raises it'),
+    ('cost_over_max', 'zero', 'operator',
+      'It takes {takes} slots of {of}, and the limit is {max}: it does not go until somebody raises that'),
     ('ahead_full', 'ahead', 'nobody', 'Enough jobs are admitted to keep the workers busy. It goes when they have run some'),
     ('tick_budget', 'turn', 'nobody',
       'The last pass admitted as many jobs of the policy as its budget allows. The next pass goes on'),
@@ -27,7 +29,7 @@ returns setof record language sql immutable rows 1 as $$
     ('older_run', 'job', 'nobody', 'It waits for the end of job {older}, which it has cancelled'),
     ('quarantined', 'job', 'developer', 'It was refused, and is tried again at {again}: {error}'),
     ('waiting_key', 'job', 'nobody', 'A process that has the policy must work out its partition first{fault}'),
-    ('%_full', 'cap', 'nobody', 'It waits for {of}: {used} of {max} are in flight{shares}{oldest}')
+    ('%_full', 'cap', 'nobody', 'It waits for {of}: {used} of {max} are in flight{shares}{takes_several}{oldest}')
   ) r (reason, kind, acts, sentence)
   where p_reason like replace(r.reason, '_', '\_') order by r.kind = 'cap' limit 1;
 $$;
@@ -45,12 +47,13 @@ create or replace function _said(p_reason text, p_words jsonb) returns text lang
   cross join lateral regexp_split_to_table(r.sentence, '[{}]') with ordinality t (part, n);
 $$;
 
--- The reason of a limiter that has no room, by its kind and numbers.
-create or replace function _lack_reason(kind text, tokens float8, rate float8, cap int)
+-- The reason of a limiter that has no room for a job that takes so many slots, by its kind and numbers.
+create or replace function _lack_reason(kind text, tokens float8, rate float8, cap int, takes int default 1)
 returns text language sql immutable as $$
   select case
     when tokens is not null then case when rate <= 0 then 'rate_zero' else 'throttle_empty' end
     when cap = 0 and kind <> 'ahead' then 'max_zero'
+    when takes > cap and kind <> 'ahead' then 'cost_over_max'
     else kind || '_full' end;
 $$;
 

@@ -121,15 +121,15 @@ begin
     ) f on f.partition_id = w.partition_id
   ),
   behind as (
-    -- the partitions behind it in a shared throttle's line may need no more tokens than there are
+    -- the partitions behind it in a shared throttle's line may need no more tokens than there are, or no more slots
     insert into freed (policy_id, limiter_id)
     select distinct (p_policy).id, l.id from news n
     join unnest(p_known) k on k.id = n.partition_id
     cross join lateral (
       select x.id from limiters x
-      where x.id = k.blocked_on and x.by_tokens and (x.breadth > 0 or x.laned) limit 1
+      where x.id = k.blocked_on and _has_line(x) and (x.by_tokens or (p_policy).by_cost) limit 1
     ) l
-    where n.head_changed
+    where n.head_changed or ((p_policy).by_cost and (n.newest).limits <> k.limits)
   ),
   made as (
     insert into partitions (
@@ -205,11 +205,11 @@ begin
     select (c.may_be_next or n.head_changed or n.later_at < k.denied_until) and exists (
       select from limiters l where l.id = k.blocked_on and l.by_tokens) as for_tokens
   ) t
-  -- It waits for a limiter that it no longer uses, or for more tokens than its new next job may need. A job that is
+  -- It waits for a limiter that it no longer uses, or of which its jobs take more or fewer slots now, or for more tokens than its new next job may need. A job that is
   -- not due yet may become its next one.
   cross join lateral (
     select coalesce(c.newer and (n.newest).limits is distinct from k.limits
-        and k.blocked_on <> all (i.ids), false)
+        and (k.blocked_on <> all (i.ids) or (p_policy).by_cost), false)
       or (t.for_tokens and (c.may_be_next or n.head_changed))
       -- the job that it waits for in strict order may be gone, or what came is the next job of its key
       or (k.blocked_on is null and k.denied_reason is not distinct from 'strict_order' and (n.head_changed

@@ -86,13 +86,19 @@ begin
 end
 $$;
 
--- A partition that is stopped gives up the slots that are reserved for it, and its place in the line of a shared throttle. Freed
--- rows tell those who wait there.
+-- A partition that is stopped gives up the slots that are reserved for it, and its place in the line of a shared throttle, or of
+-- slots that jobs take several of. Freed rows tell those who wait there.
 create or replace function _leave_lines(p_policy_id int, p_partition_id uuid, p_limiter_ids bigint[])
 returns void language sql volatile as $$
   insert into freed (policy_id, limiter_id)
   select p_policy_id, l.id from limiters l
-  where l.id = any(p_limiter_ids) and (l.reserved_for = p_partition_id or (l.by_tokens and (l.breadth > 0 or l.laned)));
+  where l.id = any(p_limiter_ids) and (l.reserved_for = p_partition_id or (_has_line(l) and (
+    l.by_tokens or (select p.by_cost from policies p where p.id = p_policy_id))));
+$$;
+
+-- Whether partitions may wait behind another at a limiter although it has room: not at one that a partition has alone.
+create or replace function _has_line(limiter limiters) returns boolean language sql immutable as $$
+  select (limiter.breadth > 0 or limiter.laned) and limiter.kind <> 'ahead';
 $$;
 
 -- Policies are paused or switched off: passes look who stands behind their partitions in the lines of shared limits.
@@ -239,15 +245,17 @@ begin
   where exists (select from partitions q where q.blocked_on = u.id);
   -- If a gate is halted now, or not any more, its waiters have another of its reasons: the first thousand show it at once.
   with reason as materialized (
-    select l.id, _lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) as now
+    select l.id, l.kind, l.tokens, l.rate, coalesce(l.share, l.cap) as cap
     from _rooms_of(array(
       select distinct u.id from unnest(v_concerned.limiter_ids) u (id)
       where exists (select from partitions q where q.blocked_on = u.id)), p_now, true) l
   ),
   waiter as materialized (
-    select q.id, r.now from reason r
+    select q.id, n.now from reason r
     join partitions q on q.blocked_on = r.id
-    where q.denied_reason <> r.now limit 1000 for no key update of q skip locked
+    cross join lateral (select _lack_reason(
+      r.kind, r.tokens, r.rate, r.cap, case when (p_policy).by_cost then _takes(q.limiter_ids, r.id) else 1 end) as now) n
+    where q.denied_reason <> n.now limit 1000 for no key update of q skip locked
   )
   update partitions q set denied_reason = w.now from waiter w where q.id = w.id;
   with locked as materialized (

@@ -124,6 +124,7 @@ as $$
     left join lateral _rooms_of(array[l.id], p_now, true) n on true
     -- It waits for its turn among others. If it has a job that is due earlier, it looks by itself then.
     cross join lateral (select q.denied_until = 'infinity' or coalesce(l.breadth > 0 or l.laned, false) as shares) s
+    cross join lateral (select n.slots - case when n.reserved_for is null then 0 else n.reserved end as slots) free
     left join lateral (
       -- when there are enough tokens for this job, or for each waiter if others wait for the limiter as well
       select _throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar,
@@ -150,7 +151,12 @@ as $$
       -- each pass and each heartbeat checks the ahead bound: see _waits_in_vain
       or (not l.by_tokens and l.kind <> 'ahead' and (l.wake_at is null or l.wake_at > p_now + interval '1 second')
         and (l.fewest_pools < n.pools) is not true   -- nor those whose gate has new shares
-        and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
+        and free.slots > 0
+        -- nor does it, or one before it, take more than are free
+        and not exists (
+          select from partitions b
+          where b.blocked_on = l.id and _takes(b.limiter_ids, l.id) > free.slots
+            and (b.id = q.id or _takes(b.limiter_ids, l.id) <= n.cap))))
       and not exists (select from freed f
         where (f.policy_id = q.policy_id or l.shared) and f.limiter_id = q.blocked_on)
       and (q.blocked_on is null or not exists (

@@ -35,6 +35,8 @@ begin
       when s.head_id is null and s.admitted = 0 and s.next_run_at <= p_now then p_now + interval '50 milliseconds'
       when s.head_id is null then coalesce(s.next_run_at, 'infinity')
       when s.reason = 'tick_budget' then s.due_at
+      -- one that takes more slots than are free is looked at again and again: it keeps its place among its equals
+      when (p_policy).by_cost and s.admitted = 0 then least(s.due_at, p_now, clock_timestamp())
       -- with a time ahead it would not be looked at before that time
       else least(p_now, clock_timestamp()) end,
     head_priority = coalesce(s.head_priority, n.priority),

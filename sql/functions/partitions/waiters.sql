@@ -108,19 +108,24 @@ end
 $$;
 
 -- Locks the partitions of a policy among those that a shared limiter calls, of all policies: the `p_places` first, and those that
--- have been in line for longest (`p_longest`). For those that others have locked the policy's next ones go.
+-- have been in line for longest (`p_longest`). For those that others have locked the policy's next ones go. Those whose jobs take
+-- more slots than its cap are in no place (null: it has none).
 create or replace function _own_in_line(
-  p_policy_id int, p_shard text, p_limiter limiters, p_places int, p_longest int, p_now timestamptz
+  p_policy_id int, p_shard text, p_limiter limiters, p_cap int, p_places int, p_longest int, p_now timestamptz
 ) returns claimed[] language plpgsql as $$
 declare
   v_absent int[] := array_remove(_absent_from(p_limiter, p_now), p_policy_id);   -- others may have theirs locked
   v_oldest uuid[] := array(
     select q.id from partitions q
-    where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now) order by q.in_line_since limit p_longest);
+    where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now)
+      and (_takes(q.limiter_ids, p_limiter.id) > p_cap) is not true
+    order by q.in_line_since limit p_longest);
   v_first uuid[] := array(
     select x.id from (
       select q.id, q.policy_id from partitions q
-      where q.blocked_on = p_limiter.id and q.policy_id <> all (v_absent) order by q.fair_key, q.due_at limit p_places) x
+      where q.blocked_on = p_limiter.id and q.policy_id <> all (v_absent)
+        and (_takes(q.limiter_ids, p_limiter.id) > p_cap) is not true
+      order by q.fair_key, q.due_at limit p_places) x
     where x.policy_id = p_policy_id);
   v_line claimed[] := array(
     select _as_claimed(q, q.id = any(v_oldest)) from partitions q
@@ -135,7 +140,8 @@ begin
       where q.id = any(array(
           select x.id from (
             select y.id, y.policy_id from partitions y
-            where y.blocked_on = p_limiter.id order by y.fair_key, y.due_at limit p_places + 1000) x
+            where y.blocked_on = p_limiter.id and (_takes(y.limiter_ids, p_limiter.id) > p_cap) is not true
+            order by y.fair_key, y.due_at limit p_places + 1000) x
           where x.policy_id = p_policy_id and x.id <> all (v_oldest || v_first)))
         and q.blocked_on = p_limiter.id and (p_shard is null or q.shard = p_shard)
       order by q.fair_key, q.due_at limit cardinality(v_first) - cardinality(v_line)
@@ -161,6 +167,17 @@ begin
   select p_policy_id, p_limiter_id, coalesce(min(f.at), clock_timestamp()) from freed f
   where f.policy_id = p_policy_id and f.limiter_id = p_limiter_id;
   return true;
+end
+$$;
+
+-- The caps of these partitions at which others wait. Where jobs take several slots, some may be free, for the first in line too few:
+-- a pass calls that one beside those that have just got work, or they would take its slots one by one.
+create or replace function _lines_beside(p_partition_ids uuid[], p_but bigint[]) returns bigint[] language plpgsql stable as $$
+begin
+  return array(
+    select l.id from limiters l
+    where l.id = any(_limiters_of(p_partition_ids)) and l.id <> all (p_but) and not l.by_tokens and l.kind <> 'ahead'
+      and exists (select from partitions q where q.blocked_on = l.id and q.id <> all (p_partition_ids)));
 end
 $$;
 
@@ -222,7 +239,7 @@ begin
   return (
     with part as materialized (
       select q.id, q.policy_id <> (p_policy).id as is_other, coalesce(c.goes_first, q.id = any(v_oldest)) as goes_first,
-        case when p_limiter.by_tokens then q.head_cost else 1 end as cost, q.weight / e.work as weight,
+        case when p_limiter.by_tokens then q.head_cost else _takes(q.limiter_ids, p_limiter.id) end as cost, q.weight / e.work as weight,
         least(greatest(q.staged, 1), v_places) as jobs,
         case when d.decayed < e.work / 1000 then 0 else d.decayed / e.work end as decayed
       from partitions q
@@ -231,6 +248,7 @@ begin
       cross join lateral (select coalesce(_work_of(p, q.mean_work), 1) as work) e
       cross join lateral (select _decayed(q.decayed_admits, q.decayed_at, p.half_life, p_now) as decayed) d
       where q.id = any(v_others || array(select x.id from unnest(p_claimed) x where p_limiter.id = any(x.limiter_ids)))
+        and (_takes(q.limiter_ids, p_limiter.id) > p_room.cap) is not true
     ),
     level as materialized (
       select coalesce(min(x.level)::float8, 'Infinity') as vt from (
@@ -282,7 +300,8 @@ $$;
 -- for longest. That one's next job goes before others in its pass.
 --
 -- The danger: cheap jobs would use each token that a dearer one waits for. The cure: a shared throttle calls nobody behind the
--- first one whose next job its tokens do not reach.
+-- first one whose next job its tokens do not reach. Of slots, it calls that one as well: in the ranking it keeps all behind it from
+-- those that are free. One that takes more than there are at all is passed by.
 --
 --   p_shard    call those of this shard alone; null: of any
 --   p_but      for this limiter nobody waits; null: for each somebody may
@@ -301,6 +320,7 @@ declare
   v_one claimed;
   v_reached int;
   v_cost float8;   -- of the next jobs up to this one
+  v_cap int;       -- of slots that jobs take several of
 begin
   called := '{}'; full_ids := '{}';
   foreach v_limiter in array p_limiters loop
@@ -312,13 +332,15 @@ begin
       continue;
     end if;
     v_line := '{}';
+    v_cap := case when (p_policy).by_cost and v_room.tokens is null and v_room.slots < 2147483647 then v_room.cap end;
     v_longest := least(_places_by_wait(p_policy, v_room), v_places);
     if v_limiter.shared then
-      v_line := _own_in_line((p_policy).id, p_shard, v_limiter, v_places, v_longest, p_now);
+      v_line := _own_in_line((p_policy).id, p_shard, v_limiter, v_cap, v_places, v_longest, p_now);
     elsif v_longest > 0 then
       v_line := array(
         select _as_claimed(q, true) from partitions q
         where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard) and q.in_line_since <= _long_since(p_now)
+          and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
         order by q.in_line_since limit v_longest
         for no key update skip locked);
     end if;
@@ -327,6 +349,7 @@ begin
         select _as_claimed(q, false) from partitions q
         where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard)
           and (v_line = '{}' or q.id <> all (array(select c.id from unnest(v_line) c)))
+          and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
         order by q.fair_key, q.due_at limit v_places - cardinality(v_line)
         for no key update skip locked);
     end if;
@@ -336,6 +359,14 @@ begin
         v_cost := v_cost + (select q.head_cost from partitions q where q.id = v_one.id);
         exit when not _lets_through(v_room.tokens, case when v_reached = 0 then v_room.capacity else 'Infinity' end, v_cost);
         v_reached := v_reached + 1;
+      end loop;
+      v_line := v_line[:v_reached];
+    elsif v_cap is not null then
+      v_reached := 0; v_cost := 0;
+      foreach v_one in array v_line loop
+        v_reached := v_reached + 1;
+        v_cost := v_cost + _takes(v_one.limiter_ids, v_room.id);
+        exit when v_cost > v_room.slots;
       end loop;
       v_line := v_line[:v_reached];
     end if;
@@ -352,8 +383,8 @@ create or replace function _room_for_waiters(
   l room_before, fair_by_work boolean
 ) returns int language sql immutable as $$
   select greatest(least(case
-    when (l).slots is not null then least((l).slots, 1000) - ((l).reserved_for is not null)::int
-      + case when fair_by_work and (l).slots > ((l).reserved_for is not null)::int then 10 else 0 end
+    when (l).slots is not null then least((l).slots, 1000) - case when (l).reserved_for is null then 0 else (l).reserved end
+      + case when fair_by_work and (l).slots > case when (l).reserved_for is null then 0 else (l).reserved end then 10 else 0 end
     when (l).breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
     when (l).rate <= 0 then 0
     else _jobs_through((l).tokens, 'Infinity', 1) + 1 end, 1000), 0)::int;
@@ -400,6 +431,7 @@ declare
   v_limiter limiters;
   v_room room_before;
   v_first record;   -- in line
+  v_cap int;        -- of slots that jobs take several of: who takes more is passed by
   v_is_found boolean;
   v_places int;
   v_is_told boolean;
@@ -430,20 +462,27 @@ begin
       continue;
     end if;
     v_is_found := false;
-    if v_room.tokens is not null and _places_by_wait(p_policy, v_room) > 0 then
-      select q.id, q.head_cost into v_first from partitions q
-      where q.blocked_on = v_room.id and q.in_line_since <= _long_since(p_now) order by q.in_line_since limit 1;
+    v_cap := case when ((p_policy).by_cost or v_limiter.shared) and v_room.tokens is null and v_room.slots < 2147483647
+      then v_room.cap end;
+    if (v_room.tokens is not null or v_cap is not null) and _places_by_wait(p_policy, v_room) > 0 then
+      select q.id, q.head_cost, q.limiter_ids into v_first from partitions q
+      where q.blocked_on = v_room.id and q.in_line_since <= _long_since(p_now)
+        and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
+      order by q.in_line_since limit 1;
       v_is_found := found;
     end if;
     if not v_is_found then
-      select q.id, q.head_cost into v_first from partitions q
-      where q.blocked_on = v_room.id order by q.fair_key, q.due_at limit 1;
+      select q.id, q.head_cost, q.limiter_ids into v_first from partitions q
+      where q.blocked_on = v_room.id and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
+      order by q.fair_key, q.due_at limit 1;
     end if;
     if v_room.tokens is null then
       v_wake_at := case when v_room.ending > 0 and v_first.id is not null then p_now + interval '10 milliseconds'
         -- who begins to wait later does not ask again when the cap rises
         else least(case when v_room.reserved_for is not null then v_room.reserved_until end, v_room.rises_at) end;
-      if v_first.id is not null and _room_for_waiters(v_room, false) > 0 then
+      -- or nobody: the first takes more than are free, and those behind it wait with it
+      if v_first.id is not null and _room_for_waiters(v_room, false) >= (case when v_cap is null then 1
+        else _takes(v_first.limiter_ids, v_room.id) end) then
         v_places := _room_for_waiters(v_room, false);
         v_is_told := v_limiter.shared and _tell_in_line(v_limiter, (p_policy).id, v_places, p_now);
         if v_limiter.shared then

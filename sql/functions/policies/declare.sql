@@ -127,7 +127,8 @@ begin
   update policies p set
     version = (v_definition ->> 'version')::int, definition = v_definition, definition_hash = p_hash,
     generation = p.generation + (p.definition_hash <> p_hash)::int, declared_at = p_declared_at,
-    keyed_scopes = p.keyed_scopes or v_definition @? '$.gates[*] ? (@.scope == "key")',
+    keyed_scopes = p.keyed_scopes or v_definition ? 'byCost' or v_definition @? '$.gates[*] ? (@.scope == "key")',
+    by_cost = p.by_cost or v_definition ? 'byCost',
     retries = v_definition ->> 'retries', slot_timeout = (v_definition ->> 'slotTimeoutSeconds')::float8,
     breaker_failures = (v_definition #>> '{breaker,failures}')::int,
     breaker_within = (v_definition #>> '{breaker,withinSeconds}')::float8,

@@ -208,9 +208,9 @@ begin
   end if;
   v_before := _end_slot(p_job_id, null, null);
   v_line := _as_claimed(v_partition, false);
-  v_line.limiter_ids := array(
-    select u.id from unnest(v_line.limiter_ids) with ordinality u (id, n) join unnest(v_limiters) l on l.id = u.id
-    where l.by_tokens or l.id <> all (coalesce(v_before.limiter_ids, '{}')) order by u.n);
+  v_line.limiter_ids := _slots_beyond(
+    array(select u.id from unnest(v_line.limiter_ids) with ordinality u (id, n) join unnest(v_limiters) l on l.id = u.id order by u.n),
+    array(select b.id from unnest(v_before.limiter_ids) b (id) where b.id not in (select l.id from unnest(v_limiters) l where l.by_tokens)));
   v_new.id := p_staged_id;
   v_new.partition_id := v_partition.id;
   v_new.run_at := v_now;
