@@ -10,18 +10,25 @@ interface Payload {
   readonly tenant: string;
   readonly account: string;
   readonly weight: number;
+  readonly slots: number;
   readonly shard: string;
 }
 
 /** What a job of this tenant carries. */
-export function payloadOf({ tenants, shards, weight }: Setup, tenant: number, name: string): Payload {
+export function payloadOf(setup: Setup, tenant: number, name: string): Payload {
+  const { tenants, shards, weight } = setup;
   return {
     tenant: name,
     account: `account ${Math.floor(tenant / 2) + 1}`,
     weight: tenant === tenants - 1 ? weight : 1,
+    slots: tenant === tenants - 1 ? costOf(setup) : 1,
     shard: tenant % 2 === 0 || shards === 1 ? "one" : "two",
   };
 }
+
+/** Of a fixed cap, and no more than it has: a dearer job would be refused. */
+const costOf = ({ cap, cost, max }: Setup): number =>
+  cap === "fixed" ? Math.min(cost, Math.max(max, 1)) : 1;
 
 /** The shards that are ticked, each by itself. */
 export const shardsOf = ({ shards }: Setup): readonly (string | null)[] =>
@@ -31,15 +38,19 @@ export const shardsOf = ({ shards }: Setup): readonly (string | null)[] =>
 interface GateOptions {
   readonly kind: "throttle" | "concurrency" | "adaptiveConcurrency";
   readonly options: Readonly<Record<string, number | string>>;
+  /** A job says how many slots it takes. */
+  readonly byCost?: boolean;
 }
 
 const TARGET_LAG_MS = 300;
 
-function gatesOf({ rate, burst, max, cap }: Setup): readonly GateOptions[] {
+function gatesOf(setup: Setup): readonly GateOptions[] {
+  const { rate, burst, max, cap } = setup;
   const gates: GateOptions[] = [];
   if (rate > 0)
     gates.push({ kind: "throttle", options: { rate, per: "1 second", ...(burst > 0 && { burst }) } });
-  if (max > 0 && cap === "fixed") gates.push({ kind: "concurrency", options: { max } });
+  if (max > 0 && cap === "fixed")
+    gates.push({ kind: "concurrency", options: { max }, byCost: costOf(setup) > 1 });
   if (max > 0 && cap === "adaptive")
     gates.push({ kind: "adaptiveConcurrency", options: { initialMax: max, targetLagMs: TARGET_LAG_MS } });
   return gates;
@@ -61,7 +72,9 @@ export function policyOf(setup: Setup): AnyPolicy {
     ...(weight > 1 && { weight: (ctx: Payload) => ctx.weight }),
     ...(shards > 1 && { shardBy: (ctx: Payload) => ctx.shard }),
     gates: (make: Record<GateOptions["kind"], (given: object) => unknown>) =>
-      gatesOf(setup).map((gate) => make[gate.kind]({ ...gate.options, ...scoped })),
+      gatesOf(setup).map(({ kind, options, byCost }) =>
+        make[kind]({ ...options, ...(byCost && { cost: (ctx: Payload) => ctx.slots }), ...scoped }),
+      ),
     ...(failing > 0 && { backoff: BACKOFF }),
   };
   return definePolicy(POLICY, options as never);
@@ -99,15 +112,19 @@ export function textOf(setup: Setup): string {
 }
 
 /** What of the payload the policy's functions read. */
-function contextOf({ scope, weight, shards }: Setup): readonly (keyof Payload)[] {
-  const used = { account: scope === "account", weight: weight > 1, shard: shards > 1 } as const;
-  return (["account", "weight", "shard"] as const).filter((name) => used[name]);
+function contextOf(setup: Setup): readonly (keyof Payload)[] {
+  const { scope, weight, shards } = setup;
+  const slots = costOf(setup) > 1;
+  const used = { account: scope === "account", weight: weight > 1, slots, shard: shards > 1 } as const;
+  return (["account", "weight", "slots", "shard"] as const).filter((name) => used[name]);
 }
 
-const asSchema = (name: string) => `${name}: z.${name === "weight" ? "number" : "string"}()`;
+const asSchema = (name: string) =>
+  `${name}: z.${name === "weight" || name === "slots" ? "number" : "string"}()`;
 
-function gateText({ kind, options }: GateOptions, { scope }: Setup): string {
+function gateText({ kind, options, byCost }: GateOptions, { scope }: Setup): string {
   const given = Object.entries(options).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
+  if (byCost) given.push("cost: (ctx) => ctx.slots");
   if (scope === "account") given.push("scope: (ctx) => ctx.account");
   if (scope === "policy") given.push('scope: "policy"');
   return `${kind}({ ${given.join(", ")} })`;

@@ -56,6 +56,14 @@ export const PRESETS: readonly Preset[] = [
     ...{ scope: "account", max: 3, run: 2.5 },
   }),
   preset(
+    "slots",
+    "Slots by cost",
+    "A job of the last tenant takes four of six slots. It goes in its turn: the others leave free ones to it.",
+    {
+      ...{ scope: "policy", max: 6, cost: 4, run: 2, skew: 0.5 },
+    },
+  ),
+  preset(
     "hold",
     "Hold after 429",
     "The partner of acme refuses. Its partition is held, then one job goes first as a probe.",

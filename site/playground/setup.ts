@@ -20,6 +20,8 @@ export interface Setup {
   readonly max: number;
   /** Whether the cap is fixed, or follows how long jobs wait for a worker. */
   readonly cap: "fixed" | "adaptive";
+  /** How many slots of a fixed cap each job of the last tenant takes: at most all of them. */
+  readonly cost: number;
   /** What the gates count over. */
   readonly scope: "tenant" | "account" | "policy";
   /** The last tenant's share beside 1 of each other. */
@@ -39,7 +41,7 @@ export interface Setup {
 
 export const DEFAULTS: Setup = {
   ...{ tenants: 4, jobs: 80, skew: 1, arrival: "burst", over: 30, run: 2 },
-  ...{ rate: 0, burst: 0, max: 0, cap: "fixed", scope: "tenant", weight: 1, shards: 1 },
+  ...{ rate: 0, burst: 0, max: 0, cap: "fixed", cost: 1, scope: "tenant", weight: 1, shards: 1 },
   ...{ workers: 50, night: 0, refused: 0, failing: 0, seconds: 60 },
 };
 
@@ -98,6 +100,7 @@ export const GROUPS: readonly Group[] = [
       { key: "burst", label: "Burst", from: 0, to: 20, step: 1, unit: "at once", off: "as the rate" },
       { key: "max", label: "At once", from: 0, to: 20, step: 1, off: "no cap" },
       { key: "cap", label: "The cap", choices: { fixed: "is fixed", adaptive: "adapts to the workers" } },
+      { key: "cost", label: "Slots of the cap that a job of the last tenant takes", from: 1, to: 8, step: 1 },
       {
         key: "scope",
         label: "Limits count over",

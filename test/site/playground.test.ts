@@ -270,7 +270,7 @@ inChromium(
 
 inChromium("retries, shards, an operator's limit and an adaptive cap go as on a server", async (t) => {
   const { page, messages } = await openPlayground(t, "#retries");
-  await compare(t, page, ["retries", "sharding", "night", "adaptive"]);
+  await compare(t, page, ["retries", "sharding", "night", "adaptive", "slots"]);
   t.deepEqual(messages, []);
 });
 
