@@ -15,6 +15,8 @@ export interface GateCase {
   readonly shadow?: readonly [boolean, boolean];
   /** Whether its `max` is the share of each worker pool, by the policy and by the later definition. */
   readonly perWorker?: readonly [boolean, boolean];
+  /** Jobs take several slots of it. */
+  readonly byCost?: true;
 }
 
 type Numbers = Readonly<Record<string, number | null>>;
@@ -47,6 +49,8 @@ export type Step =
       readonly lastsMs?: number;
       /** Milliseconds from now to its deadline; undefined: it has none. */
       readonly deadlineMs?: number;
+      /** How many slots each takes of gates by cost; undefined: one. */
+      readonly takes?: number;
       /** Each job is added in a call and a transaction of its own, in half of the cases once all has come to rest. */
       readonly alone?: "at rest" | "at any time";
     }
@@ -114,6 +118,7 @@ export function gateOf(gate: GateCase, index: number, definition: 0 | 1, group: 
     smooth: isSmooth(gate, definition),
     ...(gate.shadow?.[definition] && { shadow: true }),
     ...(gate.perWorker?.[definition] && { perWorker: true }),
+    ...(gate.byCost && { byCost: true }),
   };
 }
 
@@ -230,6 +235,19 @@ const ownCap: fc.Arbitrary<GateCase> = fc
       scope: "partition",
       numbers: [{ max }, { max: later }],
       sliding: [false, false],
+    };
+  });
+
+/** Slots of which jobs take several, one gate or two. */
+const slots: fc.Arbitrary<GateCase> = fc
+  .record({
+    scope: fc.constantFrom(...(["partition", "key", "policy", "policy"] as const)),
+    max: fc.tuple(fc.constantFrom(4, 2, 3, 6, 12, 0), fc.constantFrom(4, 1, 3, 7)),
+  })
+  .map(({ scope, max: [max, later] }): GateCase => {
+    return {
+      ...{ kind: "concurrency", scope, numbers: [{ max }, { max: later }], sliding: [false, false] },
+      byCost: true,
     };
   });
 
@@ -440,6 +458,18 @@ const sharing: fc.Arbitrary<Step> = fc.oneof(
 const adding: fc.Arbitrary<Step> = fc
   .tuple(add, partition, fc.constantFrom(...([0, 0, 1] as const)))
   .map(([one, partition, definition]): Step => ({ ...one, partitions: [partition], definition }) as Step);
+/** Jobs that take several slots, of few partitions: dear ones beside cheap ones. */
+const taking: fc.Arbitrary<Step> = fc
+  .tuple(
+    add,
+    fc.array(fc.constantFrom("a", "b", "c"), { minLength: 1, maxLength: 4, size: "max" }),
+    fc.constantFrom(2, 3, 1, 4, 5),
+    fc.constantFrom(undefined, undefined, "at rest", "at any time"),
+  )
+  .map(
+    ([one, partitions, takes, alone]): Step =>
+      ({ ...one, partitions, takes, ...(alone && { alone }) }) as Step,
+  );
 /** Jobs of two partitions, which name one key or another. */
 const naming: fc.Arbitrary<Step> = fc
   .tuple(add, fc.array(fc.constantFrom("a", "b"), { minLength: 1, maxLength: 4 }), fc.constantFrom(0, 1))
@@ -483,6 +513,8 @@ export interface CaseOptions {
   readonly keeping?: boolean;
   /** A gate is by key, and more jobs of a partition name different ones. */
   readonly lanes?: boolean;
+  /** Jobs take several slots of one gate or two. */
+  readonly slots?: boolean;
   /** An operator admits past the gates, too. */
   readonly forced?: boolean;
   /** Partitions are held more often, so that probes go and end. */
@@ -501,43 +533,49 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
         share.map((one) => [one]),
         fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
       )
-    : options.calendar
+    : options.slots
       ? fc.tuple(
-          fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
-          fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
+          fc.array(slots, { minLength: 1, maxLength: 2, size: "max" }),
+          fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
         )
-      : options.passing || options.turns || options.delaying || options.strict
+      : options.calendar
         ? fc.tuple(
-            (options.strict
-              ? fc.constant(oneAtATime)
-              : options.turns
-                ? fc.tuple(ownCap, scopeOfCap).map(([one, scope]): GateCase => ({ ...one, scope }))
-                : ownCap
-            ).map((one) => [one]),
-            fc.array(gate(["partition", "policy", "key"]), { maxLength: 1, size: "max" }),
+            fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
+            fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
           )
-        : options.keeping
-          ? fc.tuple(fc.array(smallCap, { minLength: 2, maxLength: 2 }), fc.constant<GateCase[]>([]))
-          : options.byContext
-            ? fc.tuple(
-                fc.array(gate(["partition"]), { minLength: 1, maxLength: 2, size: "max" }),
-                fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
-              )
-            : options.overlapping
+        : options.passing || options.turns || options.delaying || options.strict
+          ? fc.tuple(
+              (options.strict
+                ? fc.constant(oneAtATime)
+                : options.turns
+                  ? fc.tuple(ownCap, scopeOfCap).map(([one, scope]): GateCase => ({ ...one, scope }))
+                  : ownCap
+              ).map((one) => [one]),
+              fc.array(gate(["partition", "policy", "key"]), { maxLength: 1, size: "max" }),
+            )
+          : options.keeping
+            ? fc.tuple(fc.array(smallCap, { minLength: 2, maxLength: 2 }), fc.constant<GateCase[]>([]))
+            : options.byContext
               ? fc.tuple(
-                  fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
-                  fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+                  fc.array(gate(["partition"]), { minLength: 1, maxLength: 2, size: "max" }),
+                  fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
                 )
-              : fc.tuple(
-                  fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
-                  fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
-                );
+              : options.overlapping
+                ? fc.tuple(
+                    fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
+                    fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+                  )
+                : fc.tuple(
+                    fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
+                    fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
+                  );
   const beside = [
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
     ...(options.passing || options.strict || options.deadlines ? [turning, turning, turning] : []),
     ...(options.turns ? Array<typeof turn>(12).fill(turn) : []),
     ...(options.atOnce ? Array<typeof goingAtOnce>(24).fill(goingAtOnce) : []),
+    ...(options.slots ? [...Array<typeof taking>(8).fill(taking), ...Array<typeof turn>(6).fill(turn)] : []),
     ...(options.lanes ? Array<typeof naming>(6).fill(naming) : []),
     ...(options.known ? Array<typeof adding>(20).fill(adding) : []),
     ...(options.expiring ? [expiring, expiring] : []),
@@ -597,7 +635,7 @@ export function inWords({ settings, gates, steps }: Case): string {
     ...gates.map((gate, index) => {
       const [numbers, later] = gate.numbers.map(
         (values, index) =>
-          `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}${gate.calendar?.[index] ? `, ${gate.calendar[index]}` : ""}${isSmooth(gate, index as 0 | 1) ? ", smooth" : ""}${gate.shadow?.[index] ? ", shadow" : ""}${gate.perWorker?.[index] ? ", per worker" : ""}`,
+          `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}${gate.calendar?.[index] ? `, ${gate.calendar[index]}` : ""}${isSmooth(gate, index as 0 | 1) ? ", smooth" : ""}${gate.shadow?.[index] ? ", shadow" : ""}${gate.perWorker?.[index] ? ", per worker" : ""}${gate.byCost ? ", by cost" : ""}`,
       );
       return `gate: ${nameOf(gate, index)} ${numbers}${steps.some((it) => it.do === "add" && it.definition) ? `, later ${later}` : ""}`;
     }),
@@ -614,7 +652,8 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
       const definition = step.definition === 0 ? "" : ", with the later numbers";
       const group = step.group === 0 ? "" : ", in the other groups";
       const plan = step.plan === undefined ? "" : `, on plan ${step.plan}`;
-      return `add ${step.alone ? `${step.alone}, one by one ` : ""}to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${urgency}${lasts}${definition}${group}${plan}`;
+      const takes = step.takes === undefined ? "" : `, ${step.takes} slots`;
+      return `add ${step.alone ? `${step.alone}, one by one ` : ""}to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${takes}${due}${urgency}${lasts}${definition}${group}${plan}`;
     }
     case "wait":
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;

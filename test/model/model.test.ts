@@ -111,6 +111,12 @@ test.serial("so it does where jobs go in the call that adds them", async (t) => 
   if (process.env.MODEL_PATH === undefined) t.true(it.wentAtOnce() > CASES * 0.05);
 });
 
+test.serial("so it does where jobs take several slots", async (t) => {
+  t.timeout(TIMEOUT);
+  const outcome = await check(targets(t), { slots: true }, { numRuns: Math.ceil(CASES * 0.5), ...again() });
+  t.false(outcome.failed, inFull(outcome));
+});
+
 test.serial("so it does where passes route few arrivals", async (t) => {
   t.timeout(TIMEOUT);
   const it = targets(t);
@@ -196,6 +202,7 @@ const SAME_ROWS: readonly CaseOptions[] = [
   { held: true, forced: true },
   { expiring: true },
   { deadlines: true },
+  { slots: true },
 ];
 for (const [index, options] of SAME_ROWS.entries())
   test.serial(`both ways leave the same rows after each step of a case (${index})`, async (t) => {
@@ -247,6 +254,12 @@ const VARIANTS: readonly (readonly [what: string, options: CaseOptions, share: n
   ["jobs expire", { expiring: true, forced: true }, 0.4],
   ["busy gates postpone jobs", { delaying: true, forced: true }, 0.15],
   ["each worker pool has a share, and requeues jobs", { shares: true, forced: true, expiring: true }, 0.5],
+  [
+    "jobs take several slots, some past the gates",
+    { slots: true, forced: true, held: true, expiring: true },
+    0.3,
+  ],
+  ["jobs take several slots, also of shadow gates", { slots: true, shadow: true, deadlines: true }, 0.2],
   ["shadow gates count and hold nothing back", { shadow: true, forced: true }, 0.4],
   ["runs say what they cost", { settling: true, forced: true }, 0.2],
   [

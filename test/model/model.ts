@@ -26,6 +26,8 @@ export interface Note {
   readonly cheapest: number;
   /** What its context has, for limits that go by it. */
   readonly plan: string | undefined;
+  /** How many slots its jobs take of gates by cost. */
+  readonly takes: number;
 }
 
 export interface Limiter {
@@ -79,6 +81,8 @@ export interface Partition {
   /** The least cost it was ever told of, and one at most. */
   cheapest: number;
   limiters: Limiter[];
+  /** How many slots each of its jobs takes of a gate by cost. */
+  takes: number;
   /** What the newest job says of its limits, and since when: what jobs paid under others is unknown. */
   limits: string | undefined;
   limitsSince: number;
@@ -149,6 +153,8 @@ interface Candidate {
 interface Flight {
   readonly job: Job;
   readonly limiters: readonly Limiter[];
+  /** How many it took of each. */
+  readonly slots: ReadonlyMap<Limiter, number>;
   readonly admittedAt: number;
   /** What its partition was charged. */
   readonly work: number;
@@ -213,10 +219,11 @@ export class Model {
       }
     const made = [...wanted.keys()].filter((name) => !this.limiters.has(name));
     for (const [name, { gate, key, turns }] of wanted) this.#setNumbers(name, gate, key, turns, now);
-    for (const { partition: key, weight, gates, plan } of newest.values()) {
+    for (const { partition: key, weight, gates, plan, takes } of newest.values()) {
       const partition = this.partitions.get(key) ?? this.#newLane(key, now);
       partition.weight = weight;
       partition.plan = plan;
+      partition.takes = takes;
       const scopeKeys = new Map(gates.map((gate) => [gate, gate.keyOf(partitionOf(key))]));
       const limits = JSON.stringify(gates.map((gate) => ({ ...gate, key: scopeKeys.get(gate) })));
       if (this.partitions.has(key) && partition.limits !== limits)
@@ -450,14 +457,17 @@ export class Model {
     return between(limiter.inFlight === 0 ? Math.max(learnt, initial_max!) : learnt, 0, max);
   }
 
-  /** Whether a limiter lets the job through that is at `rank` in its line, with `cost` from the first up to it. */
-  #lets(limiter: Limiter, rank: number, cost: number, now: number): boolean {
-    return limiter.shadow || this.hasRoom(limiter, rank, cost, now);
+  /**
+   * Whether a limiter lets the job through that is at `rank` in its line, with `cost` from the first up to it, and as many `slots`
+   * taken.
+   */
+  #lets(limiter: Limiter, rank: number, cost: number, now: number, slots = rank): boolean {
+    return limiter.shadow || this.hasRoom(limiter, rank, cost, now, slots);
   }
 
   /** The same of a gate that is real, or would be. */
-  hasRoom(limiter: Limiter, rank: number, cost: number, now: number): boolean {
-    if (limiter.gate.kind !== "throttle") return rank <= this.capOf(limiter, now) - limiter.inFlight;
+  hasRoom(limiter: Limiter, rank: number, cost: number, now: number, slots = rank): boolean {
+    if (limiter.gate.kind !== "throttle") return slots <= this.capOf(limiter, now) - limiter.inFlight;
     const numbers = this.numbersOf(limiter, now);
     if (numbers.rate! <= 0) return false;
     const tokens = this.tokensOf(limiter, now);
@@ -589,7 +599,15 @@ export class Model {
     if (probe !== undefined || (probing && this.#turnOf(key, keys)[0] > 1)) return 0;
     const most = limiters.map((limiter) => {
       if (limiter.shadow) return Number.POSITIVE_INFINITY;
-      if (limiter.gate.kind !== "throttle") return this.capOf(limiter, now) - limiter.inFlight;
+      if (limiter.gate.kind !== "throttle") {
+        const cap = this.capOf(limiter, now);
+        const free = Math.max(cap - limiter.inFlight, 0);
+        const takes = takesOf(partition, limiter);
+        if (takes > cap) return 0;
+        // one for which too few are free keeps others from them, but for its own limiter
+        if (free >= takes || this.#scopeOf(limiter) === "partition") return Math.floor(free / takes);
+        return Math.min(free, 1);
+      }
       const numbers = this.numbersOf(limiter, now);
       const tokens = this.tokensOf(limiter, now);
       if (numbers.rate! <= 0) return 0;
@@ -603,9 +621,11 @@ export class Model {
   #refusedBy(limiter: Limiter, candidates: readonly Candidate[], now: number): Candidate[] {
     const line = candidates.filter(({ partition }) => partition.limiters.includes(limiter));
     let cost = 0;
-    return line.filter(({ job }, index) => {
+    let slots = 0;
+    return line.filter(({ job, partition }, index) => {
       cost += job.cost;
-      return !this.#lets(limiter, index + 1, cost, now);
+      slots += takesOf(partition, limiter);
+      return !this.#lets(limiter, index + 1, cost, now, slots);
     });
   }
 
@@ -618,9 +638,11 @@ export class Model {
       this.partitions.get(partition)!.limiters.includes(limiter),
     );
     let used = 0;
-    const end = line.findIndex(({ cost }, index) => {
+    let slots = 0;
+    const end = line.findIndex(({ cost, partition }, index) => {
       used += cost;
-      return !this.hasRoom(limiter, index + 1, used, now);
+      slots += takesOf(this.partitions.get(partition)!, limiter);
+      return !this.hasRoom(limiter, index + 1, used, now, slots);
     });
     const passed = end < 0 ? line : line.slice(0, end);
     return { cost: passed.reduce((sum, { cost }) => sum + cost, 0), denied: line.length - passed.length };
@@ -673,12 +695,15 @@ export class Model {
       const partition = this.partitions.get(job.partition)!;
       const { limiters } = partition;
       for (const limiter of limiters) {
-        if (limiter.gate.kind !== "throttle") limiter.inFlight += 1;
+        if (limiter.gate.kind !== "throttle") limiter.inFlight += takesOf(partition, limiter);
         spent.set(limiter, (spent.get(limiter) ?? 0) + job.cost);
       }
       partition.admittedAt = now;
       this.staged.delete(job.id);
-      this.inFlight.set(job.id, { job, limiters, admittedAt: now, work: this.#workOf(partition), forced });
+      const slots = new Map(limiters.map((limiter) => [limiter, takesOf(partition, limiter)]));
+      this.inFlight.set(job.id, {
+        ...{ job, limiters, slots, admittedAt: now, work: this.#workOf(partition), forced },
+      });
     }
     const throttles = [...touched].filter(({ gate }) => gate.kind === "throttle");
     const leftOf = new Map(
@@ -730,12 +755,13 @@ export class Model {
   }
 
   #isDenied(key: string, now: number): boolean {
-    const { limiters, probe } = this.partitions.get(key)!;
+    const partition = this.partitions.get(key)!;
+    const { limiters, probe } = partition;
     const next = this.line(key)[0];
     if (!next || probe !== undefined) return false;
     return limiters.some((limiter) => {
       const cap = this.#caps.get(limiter);
-      if (cap !== undefined && !limiter.shadow) return limiter.inFlight >= cap;
+      if (cap !== undefined && !limiter.shadow) return limiter.inFlight + takesOf(partition, limiter) > cap;
       return !this.#lets(limiter, 1, next.cost, now);
     });
   }
@@ -747,21 +773,22 @@ export class Model {
     partitions: readonly Partition[],
     now: number,
   ): boolean {
-    const lacks = (one: Limiter, cost: number): boolean => {
+    const lacks = (one: Limiter, cost: number, partition: Partition): boolean => {
       if (one.shadow) return false;
       const tokens = leftOf.get(one);
-      if (tokens === undefined) return one.inFlight >= this.#caps.get(one)!;
+      if (tokens === undefined) return one.inFlight + takesOf(partition, one) > this.#caps.get(one)!;
       const numbers = this.numbersOf(one, now);
       return numbers.rate! <= 0 || tokens < Math.min(cost, capacityOf(numbers)) - CLOSE;
     };
     const breadth = ({ gate }: Limiter) => ["partition", "key", "policy"].indexOf(gate.scope);
     return (
       this.#scopeOf(limiter) !== "partition" &&
-      partitions.some(({ key, limiters, probe }) => {
+      partitions.some((partition) => {
+        const { key, limiters, probe } = partition;
         const next = limiters.includes(limiter) ? this.line(key)[0] : undefined;
         if (!next || probe !== undefined) return false;
         const inOrder = limiters.toSorted((a, b) => breadth(a) - breadth(b));
-        return inOrder.find((one) => lacks(one, next.cost)) === limiter;
+        return inOrder.find((one) => lacks(one, next.cost, partition)) === limiter;
       })
     );
   }
@@ -837,7 +864,7 @@ export class Model {
     this.#settle(finished, now);
     const before = new Map([...this.limiters.values()].map((limiter) => [limiter, limiter.inFlight]));
     for (const { id, ok, lagMs, seconds } of finished) {
-      const { job, limiters, admittedAt, work } = this.inFlight.get(id)!;
+      const { job, limiters, slots, admittedAt, work } = this.inFlight.get(id)!;
       this.inFlight.delete(id);
       if (this.retries(ok)) {
         const runAt = now + seconds * SECOND;
@@ -847,7 +874,7 @@ export class Model {
       if (this.settings.fairBy === "work") this.#worked.push({ job, seconds, charged: work });
       if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok });
       for (const limiter of limiters) {
-        if (limiter.gate.kind !== "throttle") freeSlot(limiter);
+        if (limiter.gate.kind !== "throttle") freeSlots(limiter, slots.get(limiter)!);
         if (limiter.gate.kind === "adaptive_concurrency" && ok !== null)
           learn(limiter, this.numbersOf(limiter, now), ok, lagMs, admittedAt, before.get(limiter)!, now);
       }
@@ -863,7 +890,7 @@ export class Model {
     if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok: null });
     for (const limiter of limiters) {
       if (limiter.gate.kind === "throttle") continue;
-      freeSlot(limiter);
+      freeSlots(limiter, 1);
       if (!limiter.perWorker) continue;
       const seconds = nextDelay(limiter, now);
       limiter.lowered = {
@@ -890,12 +917,24 @@ export class Model {
     return decayed * 0.5 ** (Math.max(now - decayedAt, 0) / SECOND / this.settings.halfLifeSeconds);
   }
 
+  takes(partition: string, limiter: Limiter): number {
+    return takesOf(this.partitions.get(partition)!, limiter);
+  }
+
+  /** Whether its jobs take more slots than a limit has. */
+  isTooDear(key: string, now: number): boolean {
+    const partition = this.partitions.get(key)!;
+    return partition.limiters.some(
+      (limiter) => limiter.gate.byCost && takesOf(partition, limiter) > this.capOf(limiter, now),
+    );
+  }
+
   isStopped({ pausedUntil, heldUntil }: Partition, now: number): boolean {
     return Math.max(pausedUntil, heldUntil, this.pausedUntil) > now;
   }
 
   /**
-   * Partitions that wait although their next job could go: none, once nothing moves any more. At a shared throttle
+   * Partitions that wait although their next job could go: none, once nothing moves any more. At a shared throttle, or at slots,
    * those behind a job too dear for now wait with it; and a job whose time comes while its partition waits is seen when
    * that is over. `kept` names the limiters that keep a slot for one partition: others must do without it.
    */
@@ -913,29 +952,35 @@ export class Model {
       if (!this.isStopped(partition, now) && partition.probe === undefined) heads.set(partition, next);
     }
     const full = new Set<Limiter>();
-    for (const [{ limiters }, next] of heads)
-      for (const limiter of limiters)
+    for (const [partition, next] of heads)
+      for (const limiter of partition.limiters)
         if (
-          !this.#lets(limiter, 1, next.cost, now) &&
-          limiter.gate.kind === "throttle" &&
+          !this.#lets(limiter, 1, next.cost, now, takesOf(partition, limiter)) &&
+          (limiter.gate.kind === "throttle" ||
+            (limiter.gate.byCost && takesOf(partition, limiter) <= this.capOf(limiter, now))) &&
           this.#scopeOf(limiter) !== "partition"
         )
           full.add(limiter);
     return [...heads]
-      .filter(([{ key, limiters }, next]) =>
-        limiters.every((limiter) => {
-          const rank = (kept.get(limiter.name) ?? key) === key ? 1 : 2;
-          return this.#lets(limiter, rank, next.cost, now) && !full.has(limiter);
+      .filter(([partition, next]) =>
+        partition.limiters.every((limiter) => {
+          const other = kept.get(limiter.name) ?? partition.key;
+          const slots =
+            takesOf(partition, limiter) +
+            (other === partition.key ? 0 : takesOf(this.partitions.get(other)!, limiter));
+          const rank = other === partition.key ? 1 : 2;
+          return this.#lets(limiter, rank, next.cost, now, slots) && !full.has(limiter);
         }),
       )
       .map(([{ key }]) => key);
   }
 }
 
-/** What a partition is called where its jobs name these keys. It is its own name where no gate is by key. */
-export function laneOf(partition: string, gates: readonly TestGate[]): string {
+/** What a partition is called where its jobs name these keys and take so many slots. It is its own name where no gate asks. */
+export function laneOf(partition: string, gates: readonly TestGate[], takes = 1): string {
   const keys = gates.filter(({ scope }) => scope === "key").map((gate) => gate.keyOf(partition));
-  return [partition, ...keys].join(" in ");
+  const slots = gates.some(({ byCost }) => byCost) ? [`${takes} slots`] : [];
+  return [partition, ...keys, ...slots].join(" in ");
 }
 
 function partitionOf(lane: string): string {
@@ -964,6 +1009,7 @@ function newPartition(key: string, now: number): Partition {
     plan: undefined,
     cheapest: 1,
     limiters: [],
+    takes: 1,
     limits: undefined,
     limitsSince: never,
     admittedAt: never,
@@ -996,9 +1042,13 @@ function newLimiter(name: string, gate: TestGate, key: string, now: number): Lim
   };
 }
 
-function freeSlot(limiter: Limiter): void {
-  limiter.inFlight -= 1;
-  limiter.released += 1;
+function freeSlots(limiter: Limiter, slots: number): void {
+  limiter.inFlight -= slots;
+  limiter.released += slots;
+}
+
+function takesOf({ takes }: Partition, { gate }: Limiter): number {
+  return gate.byCost ? takes : 1;
 }
 
 /** One more when the time is over, then two, four and so on. */

@@ -128,7 +128,8 @@ interface Snapshot {
 
 /** The lane that a row `q` of partitions is, as {@link laneOf} names it. */
 const LANE = `concat_ws(' in ', q.key, (
-  select string_agg(g ->> 'key', ' in ') from jsonb_array_elements(q.limits) g where g ? 'key'))`;
+  select string_agg(g ->> 'key', ' in ') from jsonb_array_elements(q.limits) g where g ? 'key'), (
+  select max(g ->> 'cost') || ' slots' from jsonb_array_elements(q.limits) g))`;
 
 const SNAPSHOT = `select json_build_object(
   'limiters', (select coalesce(json_agg(json_build_object('name', l.gate, 'key', l.scope_key, 'tokens', l.tokens,
@@ -235,6 +236,7 @@ class Run {
     plan,
     lastsMs,
     deadlineMs,
+    takes = 1,
     alone,
   }: Step & {
     do: "add";
@@ -245,7 +247,7 @@ class Run {
     const context = plan === undefined ? {} : { plan };
     const expiresAt = lastsMs === undefined ? undefined : Math.max(runAt, this.#now) + lastsMs;
     const options = {
-      ...{ as: this.#client, gates, cost, priority, weight, context, runAt: new Date(runAt) },
+      ...{ as: this.#client, gates, cost, takes, priority, weight, context, runAt: new Date(runAt) },
       ...(expiresAt !== undefined && { expiresAt: new Date(expiresAt) }),
       ...(deadlineMs !== undefined && { deadline: new Date(this.#now + deadlineMs) }),
     };
@@ -253,7 +255,7 @@ class Run {
       ids.map((id, index): Job => {
         return {
           id,
-          partition: laneOf(keys[index]!, gates),
+          partition: laneOf(keys[index]!, gates, takes),
           priority,
           runAt,
           cost,
@@ -262,7 +264,7 @@ class Run {
           ...(deadlineMs !== undefined && { sortAt: this.#now + deadlineMs }),
         };
       });
-    const stage = (jobs: readonly Job[]) => this.#model.stage(jobs, { weight, gates, plan });
+    const stage = (jobs: readonly Job[]) => this.#model.stage(jobs, { weight, gates, plan, takes });
     const limits = JSON.stringify({ definition, group, plan, weight });
     if (!alone) {
       this.#limitsToRoute.add(limits);
@@ -280,7 +282,7 @@ class Run {
       this.#target.onWentAtOnce();
       this.#model.route(this.#now);
       await this.#look();
-      this.#follow([laneOf(key, gates)], decayed, first);
+      this.#follow([laneOf(key, gates, takes)], decayed, first);
     }
   }
 
@@ -307,7 +309,10 @@ class Run {
     const called = keys.filter((key) => !eligible.has(key));
     this.#checkClaim(keys, eligible, waiting);
     this.#checkLine(called, keys, waiting);
-    this.#follow(keys, decayed, first);
+    // who waits beside them at a gate by cost may be called by wait as well
+    const bySlots = this.#case.gates.some(({ byCost }) => byCost);
+    const perhaps = bySlots ? called.filter((key) => this.#model.waitsLong(key, this.#now)) : [];
+    this.#follow(keys, decayed, first, perhaps);
     return routed > 0 || claimed > 0;
   }
 
@@ -496,6 +501,7 @@ class Run {
         if (
           its.limiter === limiter &&
           !looked.includes(other) &&
+          !this.#model.isTooDear(other, this.#now) &&
           its.fairKey < lowest - 1e-9 * Math.abs(lowest)
         )
           if (!this.#model.waitsLong(key, this.#now))
@@ -573,7 +579,8 @@ class Run {
       if (limiter.gate.kind !== "throttle") {
         atMost(
           `${limiter.name} in flight`,
-          limiter.inFlight + jobs.length,
+          limiter.inFlight +
+            jobs.reduce((sum, { partition }) => sum + this.#model.takes(partition, limiter), 0),
           this.#model.capOf(limiter, this.#now),
         );
         continue;
