@@ -81,6 +81,7 @@ const NAMES: Readonly<Record<string, string>> = {
   BackoffFunction: "(error, attempt, job) => Backoff",
   C: "object",
   JobDefaults: "object",
+  Partial: "object",
   S: "Standard Schema",
   SchemaPath: "string",
 };

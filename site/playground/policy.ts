@@ -11,17 +11,19 @@ interface Payload {
   readonly account: string;
   readonly weight: number;
   readonly slots: number;
+  readonly later: number;
   readonly shard: string;
 }
 
 /** What a job of this tenant carries. */
 export function payloadOf(setup: Setup, tenant: number, name: string): Payload {
-  const { tenants, shards, weight } = setup;
+  const { tenants, shards, weight, later } = setup;
   return {
     tenant: name,
     account: `account ${Math.floor(tenant / 2) + 1}`,
     weight: tenant === tenants - 1 ? weight : 1,
     slots: tenant === tenants - 1 ? costOf(setup) : 1,
+    later: tenant === tenants - 1 ? later : 0,
     shard: tenant % 2 === 0 || shards === 1 ? "one" : "two",
   };
 }
@@ -57,7 +59,7 @@ function gatesOf(setup: Setup): readonly GateOptions[] {
 }
 
 export function policyOf(setup: Setup): AnyPolicy {
-  const { scope, weight, shards, failing } = setup;
+  const { scope, weight, later, share, shards, failing } = setup;
   const scoped = {
     tenant: {},
     account: { scope: (ctx: Payload) => ctx.account },
@@ -70,6 +72,8 @@ export function policyOf(setup: Setup): AnyPolicy {
     }),
     partitionBy: "tenant",
     ...(weight > 1 && { weight: (ctx: Payload) => ctx.weight }),
+    ...(later > 0 && { class: (ctx: Payload) => ctx.later }),
+    ...(later > 0 && share > 0 && { classShare: { [later]: share / 100 } }),
     ...(shards > 1 && { shardBy: (ctx: Payload) => ctx.shard }),
     gates: (make: Record<GateOptions["kind"], (given: object) => unknown>) =>
       gatesOf(setup).map(({ kind, options, byCost }) =>
@@ -85,7 +89,7 @@ const BACKOFF = exponential({ base: "2 seconds" });
 
 /** The same policy as its file would be. */
 export function textOf(setup: Setup): string {
-  const { failing, refused } = setup;
+  const { failing, refused, later, share } = setup;
   const helpers = ["definePolicy", failing > 0 && "exponential"].filter(Boolean);
   const kinds = gatesOf(setup).map(({ kind }) => kind);
   const context = contextOf(setup);
@@ -99,6 +103,8 @@ export function textOf(setup: Setup): string {
     context.length > 0 && `  context: ({ ${context.join(", ")} }) => ({ ${context.join(", ")} }),`,
     '  partitionBy: "tenant",',
     context.includes("weight") && "  weight: (ctx) => ctx.weight,",
+    later > 0 && "  class: (ctx) => ctx.later, // lower ones go first",
+    later > 0 && share > 0 && `  classShare: { ${later}: ${share / 100} },`,
     context.includes("shard") && "  shardBy: (ctx) => ctx.shard,",
     kinds.length > 0 && `  gates: ({ ${kinds.join(", ")} }) => [`,
     ...gatesOf(setup).map((gate) => `    ${gateText(gate, setup)},`),
@@ -113,14 +119,19 @@ export function textOf(setup: Setup): string {
 
 /** What of the payload the policy's functions read. */
 function contextOf(setup: Setup): readonly (keyof Payload)[] {
-  const { scope, weight, shards } = setup;
-  const slots = costOf(setup) > 1;
-  const used = { account: scope === "account", weight: weight > 1, slots, shard: shards > 1 } as const;
-  return (["account", "weight", "slots", "shard"] as const).filter((name) => used[name]);
+  const { scope, weight, later, shards } = setup;
+  const used = {
+    account: scope === "account",
+    weight: weight > 1,
+    slots: costOf(setup) > 1,
+    later: later > 0,
+    shard: shards > 1,
+  } as const;
+  return (["account", "weight", "slots", "later", "shard"] as const).filter((name) => used[name]);
 }
 
-const asSchema = (name: string) =>
-  `${name}: z.${name === "weight" || name === "slots" ? "number" : "string"}()`;
+const NUMBERS = ["weight", "slots", "later"];
+const asSchema = (name: string) => `${name}: z.${NUMBERS.includes(name) ? "number" : "string"}()`;
 
 function gateText({ kind, options, byCost }: GateOptions, { scope }: Setup): string {
   const given = Object.entries(options).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);

@@ -49,6 +49,14 @@ export const PRESETS: readonly Preset[] = [
       ...{ scope: "policy", rate: 4, burst: 4, weight: 3, skew: 0.5, jobs: 240, run: 1 },
     },
   ),
+  preset(
+    "classes",
+    "Classes",
+    "The last tenant's nightly jobs are of class 1: every tenth place is theirs until no other waits.",
+    {
+      ...{ scope: "policy", rate: 4, burst: 4, skew: 0, jobs: 160, run: 1, later: 1, share: 10 },
+    },
+  ),
   preset("adaptive", "Adaptive", "The cap finds out how many jobs the workers can take.", {
     ...{ cap: "adaptive", scope: "policy", max: 16, workers: 5, jobs: 200, run: 1, skew: 0.5 },
   }),

@@ -26,6 +26,10 @@ export interface Setup {
   readonly scope: "tenant" | "account" | "policy";
   /** The last tenant's share beside 1 of each other. */
   readonly weight: number;
+  /** The class of the last tenant's jobs. */
+  readonly later: number;
+  /** What is kept for that class, in percent. */
+  readonly share: number;
   readonly shards: number;
   /** Worker slots, of all processes together. */
   readonly workers: number;
@@ -41,7 +45,18 @@ export interface Setup {
 
 export const DEFAULTS: Setup = {
   ...{ tenants: 4, jobs: 80, skew: 1, arrival: "burst", over: 30, run: 2 },
-  ...{ rate: 0, burst: 0, max: 0, cap: "fixed", cost: 1, scope: "tenant", weight: 1, shards: 1 },
+  ...{
+    rate: 0,
+    burst: 0,
+    max: 0,
+    cap: "fixed",
+    cost: 1,
+    scope: "tenant",
+    weight: 1,
+    later: 0,
+    share: 0,
+    shards: 1,
+  },
   ...{ workers: 50, night: 0, refused: 0, failing: 0, seconds: 60 },
 };
 
@@ -111,6 +126,8 @@ export const GROUPS: readonly Group[] = [
         },
       },
       { key: "weight", label: "Weight of the last tenant", from: 1, to: 5, step: 1 },
+      { key: "later", label: "Class of the last tenant", from: 0, to: 2, step: 1, off: "0, as all" },
+      { key: "share", label: "Share of that class", from: 0, to: 50, step: 5, unit: "%", off: "none" },
       { key: "shards", label: "Shards", from: 1, to: 2, step: 1 },
     ],
   },

@@ -100,9 +100,11 @@ comment on column policies.per_worker is
 comment on column policies.cancels_after is
   'Option whenRunning: how many seconds a run that has begun may last before a newer job of its key cancels it. Null: none does.';
 comment on column policies.keyed_scopes is
-  'Whether it has a gate over a key of its own, or one with a cost, or had one: its partitions may have lanes.';
+  'Whether it has a gate over a key of its own, one with a cost, or classes, or had them: its partitions may have lanes.';
 comment on column policies.by_cost is
   'Whether it has a gate with a cost, or had one: its jobs may take several slots of a limiter.';
+comment on column policies.class_shares is
+  'Option classShare: of each class from 1 on, the sum of its share and those of later ones. Null: none has a share.';
 comment on column policies.shared is
   'Whether it is a shared limit: it has no tasks, and the gates of policies name it.';
 comment on column policies.shared_ids is
@@ -250,7 +252,7 @@ comment on column partitions.context is
   'What the policy''s context gave for the last job. Limits are resolved anew from it after a new declaration.';
 comment on column partitions.limits is
   'The gates with their numbers and scope keys, as resolved last.';
-comment on column partitions.weight is 'Its share in relation to other partitions.';
+comment on column partitions.weight is 'Its share in relation to other partitions, times 2^-140 for each class, see names/classes.sql.';
 comment on column partitions.min_cost is
   'Tokens of the cheapest job that was ever staged here. It bounds how many jobs a pass reads.';
 comment on column partitions.limiter_ids is
@@ -286,7 +288,7 @@ comment on column partitions.denied_reason is
 comment on column partitions.waiting_since is
   'Since when it has due jobs and none of them was admitted.';
 comment on column partitions.in_line_since is
-  'Since when only others stand before it. It counts while the partition is ready or waits for a limiter. After some seconds every tenth place goes by it.';
+  'Since when only others stand before it. It counts while the partition is ready or waits for a limiter. After some seconds every tenth place goes by it. Null in later classes.';
 comment on column partitions.goes_first is
   'It has been in line for longest, so its next job goes before others in its next pass.';
 comment on column partitions.probing is
@@ -856,18 +858,18 @@ comment on column claimed.decayed_admits is 'What counts against its share, as o
 comment on column claimed.decayed_at is 'The time that decayed_admits is for.';
 comment on column claimed.mean_work is 'How many seconds its jobs ran lately, on average; null: not known.';
 comment on column claimed.admitted_at is 'When a job of it was admitted last.';
-comment on column claimed.goes_first is 'Whether its next job goes before all others.';
+comment on column claimed.first_jobs is 'How many of its jobs go before all others.';
 comment on column claimed.probing is 'Whether one job at a time goes, to find out whether it passes.';
 comment on column claimed.probe_job_id is 'The job that does; null: none is in flight.';
 comment on column claimed.head_priority is 'First part of the place of its next job.';
 comment on column claimed.head_run_at is 'Second part of this place.';
 comment on column claimed.head_id is 'Third part of this place.';
 comment on column claimed.key is 'Its key, if its partition has several lanes; null: it has one.';
-comment on column claimed.lane is 'The place among those of its lanes that were claimed, by their next jobs.';
+comment on column claimed.lane is 'The place among those of its lanes of its class that were claimed, by their next jobs.';
 comment on column claimed.lanes is 'How many of them were claimed.';
 comment on type move is 'Another partition that a failed job moves to. The same type stands in src/db/releasing.ts.';
 comment on column move.key is 'Key of the partition that the job moves to.';
-comment on column move.lane is 'The keys of its own that the job names there, see _lane_of; null: none.';
+comment on column move.lane is 'The class of the job and the keys of its own that it names there, see _lane_of; null: neither.';
 comment on column move.shard is 'Its shard. It counts only if the partition is new.';
 comment on column move.context is
   'What the policy''s context gave for the job. It counts only if the partition is new.';

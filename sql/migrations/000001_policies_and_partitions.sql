@@ -58,6 +58,7 @@ create table policies (
   cancels_after float8 generated always as ((definition ->> 'cancelsAfterSeconds')::float8) stored,
   keyed_scopes boolean not null default false,
   by_cost boolean not null default false,
+  class_shares float8[],
   shared boolean not null generated always as (coalesce(definition -> 'tasks' = '[]', false)) stored,
   shared_ids int[] not null default '{}',
   unstaged_at timestamptz not null default '-infinity',
@@ -343,7 +344,7 @@ create table arrivals (
   shard text,
   version int not null default 0,
   context jsonb,
-  weight float8 check (weight between 1e-12 and 1e12),
+  weight float8 check (weight between 1e-230 and 1e12),
   limits jsonb,
   due_at timestamptz not null default 'infinity',
   head_priority smallint not null default 32767,
@@ -709,7 +710,7 @@ create type claimed as (
   due_at timestamptz, waiting_since timestamptz,
   decayed_admits float8, decayed_at timestamptz, mean_work float8,
   admitted_at timestamptz,
-  goes_first boolean, probing boolean, probe_job_id bigint,
+  first_jobs int, probing boolean, probe_job_id bigint,
   head_priority smallint, head_run_at timestamptz, head_id bigint,
   key text, lane int, lanes int
 );

@@ -1,7 +1,7 @@
 -- The partitions of each policy: what waits there, and why. Of one with lanes (partitions.laned) the row is that of the lane that
 -- goes next, with the jobs of all.
 create or replace view :DISPATCH_POLICY_SCHEMA.partitions as
-select p.name as policy, q.key as partition, q.shard, q.context, q.weight,
+select p.name as policy, q.key as partition, q.shard, q.context, _plain_weight(q.weight) as weight, _class_of(1 / q.weight) as class,
   case when q.laned
     then w.staged + coalesce((select sum(x.jobs) from arrivals x where x.partition_id = any(w.ids)), 0)
     else q.staged + coalesce(a.jobs, 0) end::int as staged,
@@ -48,7 +48,7 @@ where not q.laned or q.id = (   -- as _first_lane
   select s.id from partitions s
   where s.id between _marked_id(_mark_of(q.id), '0') and _marked_id(_mark_of(q.id), 'f')
     and s.policy_id = q.policy_id and s.key = q.key
-  order by s.due_at <= statement_timestamp() desc, s.staged > 0 desc, s.eligible_at, s.head_priority, s.head_run_at,
+  order by s.due_at <= statement_timestamp() desc, s.staged > 0 desc, _class_of(1 / s.weight), s.eligible_at, s.head_priority, s.head_run_at,
     s.head_id, s.id limit 1);
 
 set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
@@ -57,6 +57,7 @@ comment on column partitions.partition is 'Key of the partition.';
 comment on column partitions.shard is 'Its shard, which has a tick loop of its own.';
 comment on column partitions.context is 'What the policy''s context gave for the last job.';
 comment on column partitions.weight is 'Its share in relation to other partitions.';
+comment on column partitions.class is 'The class of its next job; lower ones go first.';
 comment on column partitions.staged is
   'Jobs that wait in staging, those that are not due yet among them.';
 comment on column partitions.in_flight is 'Jobs that were admitted and not released yet.';

@@ -124,6 +124,10 @@ export interface Place {
   jobsBefore: number | null;
   /** Partitions that go before its own, as of the last look at each; 1,000: so many, or more. Null: not in line. */
   partitionsBefore: number | null;
+  /** Its class. Missing: 0. */
+  class?: number;
+  /** How many of `partitionsBefore` have jobs of lower classes. Missing: it is of class 0. */
+  lowerClassesBefore?: number | null;
 }
 
 /** When a waiting job is expected to start. It assumes that the load stays as it was lately. */

@@ -19,6 +19,8 @@ export interface PartitionStatus {
   context: JsonObject;
   /** Its share in relation to the other partitions. */
   weight: number;
+  /** The class of its next job; lower ones go first. */
+  class: number;
   /** Jobs that wait in staging, including those that are not due yet. */
   staged: number;
   /** Jobs that were admitted and occupy slots. */

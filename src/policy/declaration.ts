@@ -27,13 +27,14 @@ import { ArgumentError } from "../errors.ts";
 import { concurrency, type Gate, gateFactories } from "../gates/index.ts";
 import { type Ahead, readAhead } from "./ahead.ts";
 import type { BackoffFunction } from "./backoff.ts";
+import { type Classes, readClasses } from "./class.ts";
 import { type Debounce, readDebounce } from "./debounce.ts";
 import { checkIdentifier, type JobDefaults, readJobDefaults } from "./job.ts";
 import { isStandardSchema, type StandardSchema } from "./standard-schema.ts";
 import { readWhenRunning } from "./when-running.ts";
 
 /** A policy's options, checked and read once, so that no job has to do that again. */
-export interface Declaration {
+export interface Declaration extends Classes {
   readonly name: string;
   readonly tasks: readonly string[];
   readonly version: number;
@@ -110,6 +111,8 @@ const OPTIONS = [
   "partitionBy",
   "shardBy",
   "weight",
+  "class",
+  "classShare",
   "cost",
   "gates",
   "fairness",
@@ -163,6 +166,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     partitionBy: readPartitionBy(options.partitionBy, context !== undefined),
     shardBy: optional("shardBy", shardBy, aFunction),
     weight: readValue("weight", options.weight, positiveNumber),
+    ...readClasses(options, sharing?.name),
     cost: readValue("cost", options.cost, numberFromZero),
     gates,
     ...fairness,

@@ -35,7 +35,10 @@ export interface PolicyDefinition {
   tickAdmissionBudget: number | null | undefined;
   admissionBatchSize: number | null | undefined;
   ahead: Ahead | undefined;
+  /** null also if jobs have classes. */
   weight: number | null;
+  /** Of each class with a share of what is admitted, its share. null: none has one. */
+  classShare: Readonly<Record<string, number>> | null;
   cost: number | null;
   shard: string | null;
   partitionPaths: string[] | null;
@@ -92,7 +95,8 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
     })),
     perWorker: declaration.gates.some(({ constants }) => constants.per_worker === true),
     ...(declaration.gates.some(isByCost) && { byCost: true as const }),
-    weight: constant(declaration.weight),
+    weight: declaration.class === null ? constant(declaration.weight) : null,
+    classShare: declaration.classShare,
     cost: constant(declaration.cost),
     shard: declaration.shardBy === undefined ? DEFAULT_SHARD : null,
     partitionPaths: typeof declaration.partitionBy === "function" ? null : [...declaration.partitionBy],
@@ -155,12 +159,13 @@ function needsNoJavaScript(
 
 /** Without `backoff`: the process that ran the job calls it, and no stored value depends on it. */
 function digests(declaration: Declaration): Record<string, string> {
-  const { context, partitionBy, shardBy, weight, cost, deadline, gates } = declaration;
+  const { context, partitionBy, shardBy, weight, class: ofContext, cost, deadline, gates } = declaration;
   const found: [string, unknown][] = Object.entries({
     context,
     partitionBy,
     shardBy,
     weight,
+    class: ofContext,
     cost,
     deadline,
   });

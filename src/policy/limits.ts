@@ -1,5 +1,6 @@
 import { callOption } from "../checks/options.ts";
 import type { Gate, GateKind, GateScope, ResolvedValues } from "../gates/index.ts";
+import { classOfWeight } from "./class.ts";
 import { keyText } from "./key.ts";
 
 /** One gate's limit for one scope key, as plain numbers. A row of the table `limiters` is made from it. */
@@ -44,18 +45,20 @@ export function compileLimits(gates: readonly Gate[]): LimitsOf {
 }
 
 /**
- * The lane of a job: the scope keys that its limits name, as text, each with its length, and how many slots it takes: `_lane_of`
- * in SQL. Jobs of a partition with different ones wait in lanes of their own, because each is charged to what it names. Null: no
- * gate has a key of its own, or a cost.
+ * The lane of a job: its class, and the scope keys that its limits name, as text, each with its length, and how many slots it
+ * takes: `_lane_of` in SQL. Jobs of a partition with different ones wait in lanes of their own, because each is charged to what it
+ * names. The class is in the weight. Null: it is of class 0, and no gate has a key of its own, or a cost.
  */
-export function laneOf(limits: readonly ResolvedLimit[]): string | null {
+export function laneOf(limits: readonly ResolvedLimit[], weight: number): string | null {
   const told = (text: string) => `${[...text].length}:${text}`;
   const keys = limits.flatMap(({ gate, key, cost }) =>
     key === undefined && cost === undefined
       ? []
       : told(gate) + (key === undefined ? "" : told(key)) + (cost === undefined ? "" : `x${cost}`),
   );
-  return keys.length === 0 ? null : keys.join("");
+  const jobClass = classOfWeight(weight);
+  const named = jobClass === 0 ? keys : [`class ${jobClass} `, ...keys];
+  return named.length === 0 ? null : named.join("");
 }
 
 function compileLimit(gate: Gate, position: number): (ctx: unknown) => ResolvedLimit {

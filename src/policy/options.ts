@@ -87,6 +87,29 @@ export interface PolicyOptions<Id, S, C> {
    */
   weight?: Value<C, number> | undefined;
   /**
+   * The class of a job. Jobs of a lower class go first, whatever the shares; fair shares decide within a class. A whole number, 0
+   * to 5. Jobs of one partition may be of several classes, and share its gates, pauses and holds.
+   *
+   * A later class without a `classShare` may wait without end. What was admitted in one class does not count against a
+   * partition's share in another. Not with `fairness: null`, where `priority` does it, and not with `order: "strict"`.
+   * @default every job is of class 0
+   * @example
+   * definePolicy("report", {
+   *   context: (payload) => payload as { tenantId: string; interactive: boolean },
+   *   partitionBy: (ctx) => ctx.tenantId,
+   *   class: (ctx) => (ctx.interactive ? 0 : 1),
+   *   classShare: { 1: 0.1 },
+   * })
+   */
+  class?: ((ctx: C) => number) | undefined;
+  /**
+   * The least part of what a limit admits that goes to a class while jobs of it wait for that limit: with `{ 1: 0.1 }`
+   * every tenth job is of class 1. By class, 1 to 5: a number from 0.001, with a sum below 1. Of several classes each has its
+   * part but for two jobs at most. Not with a shared limit. At a throttle whose jobs differ in cost it is approximate.
+   * @default none: lower classes go first without end
+   */
+  classShare?: Partial<Record<1 | 2 | 3 | 4 | 5, number>> | undefined;
+  /**
    * The tokens a job takes from throttles. 0, or 1e-12 to 1e12. If it is an estimate, the run says what it cost:
    * `helpers.dispatchPolicy.settle`.
    * @default 1

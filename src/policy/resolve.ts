@@ -10,6 +10,7 @@ import {
 } from "../checks/options.ts";
 import { asStored } from "../checks/payload-flaw.ts";
 import { ArgumentError, PayloadError } from "../errors.ts";
+import { aClass, classedWeight } from "./class.ts";
 import type { ContextFunction, Declaration } from "./declaration.ts";
 import { checkFlags, type JobSpecification, jobInfo } from "./job.ts";
 import { checkJsonObject, type JsonObject } from "./json.ts";
@@ -22,10 +23,11 @@ export interface ResolvedJob {
   readonly policy: string;
   readonly version: number;
   readonly partition: string;
-  /** See `laneOf`. */
+  /** See {@link laneOf}. */
   readonly lane: string | null;
   readonly shard: string;
   readonly context: JsonObject;
+  /** With its class, see {@link classedWeight}. */
   readonly weight: number;
   readonly cost: number;
   /** Its own deadline, if its policy's context gives deadlines; null: it has none. */
@@ -98,11 +100,15 @@ function compilePartition({ partitionBy }: Declaration): (ctx: JsonObject, paylo
 function compileOfContext(declaration: Declaration): (ctx: JsonObject) => ResolvedPartition {
   const limitsOf = compileLimits(declaration.gates);
   const weightOf = compileNumber("weight", declaration.weight, positiveNumber);
+  const classOf = declaration.class === null ? null : compileNumber("class", declaration.class, aClass);
   const shardOf = compileShard(declaration.shardBy);
   const hasLanes = haveLanes(declaration.gates);
   return (ctx) => {
     const limits = limitsOf(ctx);
-    return { limits, lane: hasLanes ? laneOf(limits) : null, weight: weightOf(ctx), shard: shardOf(ctx) };
+    const jobClass = classOf === null ? 0 : classOf(ctx);
+    const weight = classedWeight(weightOf(ctx), jobClass);
+    const lane = hasLanes || jobClass > 0 ? laneOf(limits, weight) : null;
+    return { limits, lane, weight, shard: shardOf(ctx) };
   };
 }
 

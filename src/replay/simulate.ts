@@ -125,7 +125,7 @@ function makeStaging(engine: Engine, utils: PolicyUtils, { recorded, plan }: Wor
   const byStagedId = new Map<string, Ran>();
   const { name: policy, version, tasks } = recorded.definition;
   const partitions = plan.partitions.map(({ key, shard, context, weight, limits }) => ({
-    ...{ key, lane: laneOf(limits), shard, context, weight, limits },
+    ...{ key, lane: laneOf(limits, weight), shard, context, weight, limits },
   }));
   const stage: Stage = async (jobs) => {
     for (let begin = 0; begin < jobs.length; begin += STAGED_AT_ONCE) {

@@ -106,7 +106,16 @@ const fieldsOf = <T>(fields: Record<keyof T, true>) => Object.keys(fields).toSor
 const keysOf = (row: object) => Object.keys(row).toSorted();
 
 const PARTITION = fieldsOf<PartitionStatus>({
-  ...{ policy: true, partition: true, id: true, shard: true, context: true, weight: true, staged: true },
+  ...{
+    policy: true,
+    partition: true,
+    id: true,
+    shard: true,
+    context: true,
+    weight: true,
+    class: true,
+    staged: true,
+  },
   ...{ inFlight: true, reason: true, eligibleAt: true, blockedOn: true, deniedReason: true },
   ...{
     deniedUntil: true,

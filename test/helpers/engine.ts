@@ -346,7 +346,14 @@ export class Engine {
         const of = shard ?? this.#options.shardOf?.(key) ?? "default";
         const its = context ?? this.#options.contextOf?.(key) ?? {};
         const limits = limitsOf(gates, key, takes);
-        return { key, lane: laneOf(limits as ResolvedLimit[]), shard: of, context: its, weight, limits };
+        return {
+          key,
+          lane: laneOf(limits as ResolvedLimit[], weight ?? 1),
+          shard: of,
+          context: its,
+          weight,
+          limits,
+        };
       }),
       jobs: partitions.map((key, n) => {
         const byDeadline = this.#options.order === "deadline" || undefined;

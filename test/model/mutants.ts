@@ -192,7 +192,7 @@ export const MUTANTS = {
   "who has waited for longest is ranked as all others": {
     shownBy: 31,
     of: "_rank",
-    from: /when p\.goes_first and s\.pos = 1 then '-Infinity'/,
+    from: /when s\.pos <= p\.first_jobs then '-Infinity'/,
     to: "",
     shows: ADMITS,
   },
@@ -648,7 +648,7 @@ export const MUTANTS = {
   "each lane has a turn of its own": {
     shownBy: 131,
     of: "_with_lanes",
-    from: /count\(\*\) over \(partition by c\.key\)/,
+    from: /count\(\*\) over \(partition by c\.key, t\.class\)/,
     to: "1",
     lanes: true,
     shows: /jobs admitted|fair key of|the first jobs of/,

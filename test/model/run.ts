@@ -326,7 +326,7 @@ class Run {
          select l from limiters l where l.id = any(_limiters_to_look_at(p, $3, '{}', $2, false))), null, true, false, $3, $2) n
        cross join unnest(n.called) c
        join partitions q on q.id = c.id
-       where p.name = $1 and c.goes_first`,
+       where p.name = $1 and c.first_jobs > 0`,
       [this.engine.policy, new Date(this.#now), this.#claim],
     );
     await this.#client.query("rollback");

@@ -53,8 +53,8 @@ for (const { id, setup } of PRESETS)
     const copied = declared(textOf(setup));
     const ran = policyOf(setup);
     const plain = (policy: AnyPolicy) => {
-      const { gates, weight, shard, partitionPaths } = policyDefinition(policy);
-      return { gates, weight, shard, partitionPaths };
+      const { gates, weight, classShare, shard, partitionPaths } = policyDefinition(policy);
+      return { gates, weight, classShare, shard, partitionPaths };
     };
     t.deepEqual(plain(copied), plain(ran));
     for (const [tenant, name] of tenantsOf(setup).entries()) {

@@ -3,6 +3,7 @@
 // counts the rows that it reads (auto_explain, nested statements of functions included).
 import test, { type ExecutionContext } from "ava";
 import { makeEngine } from "../../src/db/engine.ts";
+import { classedWeight } from "../../src/policy/class.ts";
 import {
   concurrency,
   type Engine,
@@ -11,6 +12,7 @@ import {
   type Finished,
   throttle,
 } from "../helpers/engine.ts";
+import { table } from "../helpers/table.ts";
 
 const PARTITIONS = 300;
 /** A node may read so many rows for each partition. Each row with each would be 300. */
@@ -103,6 +105,20 @@ for (const [which, make] of Object.entries(STATISTICS)) {
       t.true(parked >= failing.length, `${parked} parked`);
       await world.route(session);
       await world.release(ending, session);
+    }
+    check();
+  });
+
+  test(`neither does one of a policy with classes, with statistics ${which}`, async (t) => {
+    t.timeout(120_000);
+    const gates = [concurrency(1), concurrency(PARTITIONS / 3, { name: "all", scope: "policy" })];
+    const { world, session, check } = await explained(t, make, { gates });
+    await table(world.pool, "policies").set({ keyed_scopes: true, class_shares: [0.2] });
+    for (let round = 0; round < 3; round++) {
+      for (const weight of [1, classedWeight(1, 1)]) await world.stage(keys("k"), { as: session, weight });
+      await world.route(session);
+      await world.admit({ as: session, claim: PARTITIONS });
+      await world.release(await world.inFlight(), session);
     }
     check();
   });

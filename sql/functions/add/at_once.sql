@@ -106,7 +106,7 @@ begin
     v_new.created_at := v_now;
     v_new.traceparent := left(v_job.traceparent, 55);
     v_new.sort_at := v_job.sort_at;
-    v_few := _admit_few(v_policy, array[_as_claimed(v_partition, false)], v_limiters, null, v_new, true, v_now);
+    v_few := _admit_few(v_policy, array[_as_claimed(v_partition, 0)], v_limiters, null, v_new, true, v_now);
     insert into activity (policy_id, at, staged, admitted, waits) values (v_policy.id, v_now, 1, 1, v_few.waits);
   exception
     when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then return;

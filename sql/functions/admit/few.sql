@@ -178,7 +178,7 @@ begin
   foreach v_line in array p_claimed loop
     if not v_is_staged then
       v_jobs := array[row(null, p_new.id, v_line.id, 1, p_new.priority, p_new.run_at, p_new.cost, 0,
-        _is_new(p_policy, v_line.admitted_at, p_now), null, true, greatest(p_new.run_at, p_new.created_at))::candidate];
+        _is_new(p_policy, v_line.weight, v_line.admitted_at, p_now), null, true, greatest(p_new.run_at, p_new.created_at))::candidate];
       exit;
     end if;
     v_decayed := _decayed(v_line.decayed_admits, v_line.decayed_at, p_policy.half_life, p_now);
@@ -193,10 +193,10 @@ begin
     loop
       v_pos := v_pos + 1;
       v_job.pos := v_pos;
-      v_job.vt := case when p_policy.half_life is null then 0 when v_line.goes_first and v_pos = 1 then '-Infinity'
+      v_job.vt := case when p_policy.half_life is null then 0 when v_pos <= v_line.first_jobs then '-Infinity'
         else (case when v_decayed < 0.001 then 0 else v_decayed end + (v_line.lane - v_line.lanes) + v_pos * v_line.lanes)
           / v_line.weight end;   -- as _rank
-      v_job.overtakes := v_pos = 1 and _is_new(p_policy, v_line.admitted_at, p_now);
+      v_job.overtakes := v_pos = 1 and _is_new(p_policy, v_line.weight, v_line.admitted_at, p_now);
       v_jobs := v_jobs || v_job;
     end loop;
   end loop;

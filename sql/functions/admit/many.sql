@@ -100,7 +100,8 @@ $$;
 -- all others that come behind its next job wait, because the next pass follows at once. Otherwise long jobs took the room
 -- that its short jobs left, a batch at a time.
 --
--- The next job of a partition that goes first has the least virtual time of all, see _longest_first.
+-- Jobs that go first (`first_jobs`) have the least virtual time of all, see _longest_first and _class_turns. A budget has places of
+-- later classes as well: their number is that of the ahead bound.
 create or replace function _rank(
   p_policy policies, p_claimed claimed[], p_limiters room_before[], p_now timestamptz, p_all boolean,
   out candidates candidate[], out wants_more boolean
@@ -143,8 +144,8 @@ begin
         case when p.probing then case when p.probe_job_id is null and p.lane = 1 then 1 else 0 end end,
         case when p.key is not null and (p_policy).job_order = 'strict' then 1 end))::int as allow,   -- the next may be of another lane
       (p_policy).fair_by_work and r.jobs > (p_policy).batch_size and not p.probing as goes_on,
-      _is_new(p_policy, p.admitted_at, p_now) as is_new,
-      p.goes_first,
+      _is_new(p_policy, p.weight, p.admitted_at, p_now) as is_new,
+      coalesce(p.first_jobs, 0) as first_jobs,
       coalesce(r.broad_jobs, 1e6) as broad_jobs,
       coalesce(r.bucket, 'Infinity') as bucket, coalesce(r.unfilled_bucket, 'Infinity') as unfilled_bucket
     from unnest(p_claimed) p
@@ -165,16 +166,22 @@ begin
       window w as (order by p.decayed / p.weight, p.id rows unbounded preceding)
     ) x
   ),
+  kept as materialized (   -- the budget's places of later classes
+    select case when (p_policy).admission_budget is not null and (p_policy).class_shares is not null then (
+      select _class_places((p_policy).class_shares, l.admitted, (p_policy).admission_budget)
+      from unnest(p_limiters) l where l.id = (p_policy).ahead_limiter_id) end as places
+  ),
   offers as materialized (
-    select p.*, case when p.allow = 0 then 0 else greatest(1, least(p.allow::float8,
+    select p.*, case when p.allow = 0 then 0 else greatest(1, least(p.allow, greatest(
+        p.first_jobs, k.places[_class_of(1 / p.weight)])), least(p.allow::float8,
         case when not p_all and (p_policy).half_life is null then t.jobs end,
         floor(v.vt * p.weight - p.decayed + 1e-6)))::int end as offer
-    from part p cross join total t cross join level v
+    from part p cross join total t cross join level v cross join kept k
   ),
   cand as materialized (
     select s.*, p.id as partition_id, p.goes_on, p.is_new, p.offer, p.bucket, p.unfilled_bucket,
       case when (p_policy).half_life is null then 0
-        when p.goes_first and s.pos = 1 then '-Infinity'
+        when s.pos <= p.first_jobs then '-Infinity'
         else (p.decayed + s.pos * p.lanes) / p.weight end as vt
     from offers p
     cross join lateral (
@@ -240,8 +247,17 @@ begin
   chosen as materialized (
     select b.id from broad b where (p_policy).admission_budget is null
     union all
-    (select b.id from broad b where (p_policy).admission_budget is not null
+    (select b.id from broad b where (p_policy).admission_budget is not null and (p_policy).class_shares is null
       order by b.vt, b.priority, b.run_at, b.id limit (p_policy).admission_budget)
+    union all
+    (select b.id from (
+        select x.*, row_number() over (partition by k.class order by x.vt, x.priority, x.run_at, x.id)
+          <= (select a.places from kept a)[k.class] as is_its_place
+        from broad x
+        join part p on p.id = x.partition_id
+        cross join lateral (select _class_of(1 / p.weight) as class) k
+        where (p_policy).admission_budget is not null and (p_policy).class_shares is not null) b
+      order by b.is_its_place is true desc, b.vt, b.priority, b.run_at, b.id limit (p_policy).admission_budget)
   ),
   last as materialized (
     select c.vt, c.priority, c.run_at, c.id from cand c where c.id in (select chosen.id from chosen)

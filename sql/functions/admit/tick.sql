@@ -101,6 +101,15 @@ begin
       begin
         v_called := '{}';
         v_looked_at := case when v_looks then _limiters_to_look_at(v_policy, p_claim, v_locked, v_now, p_bounded) else '{}' end;
+        if v_looked_at <> '{}' and v_policy.class_shares is not null then   -- whose the next places are is read under the locks
+          if v_again then
+            perform _lock_available_limiters(v_looked_at || v_policy.ahead_limiter_id);
+          else
+            v_locking := true;
+            perform _lock_limiters_soon(v_looked_at || v_policy.ahead_limiter_id);   -- others lock this one first as well
+            v_locking := false;
+          end if;
+        end if;
         if v_looked_at <> '{}' then
           v_call := _call(v_policy, case when not p_bounded then p_shard end, v_looked_at, p_claim, p_bounded, v_now);
           v_called := v_call.called;
@@ -136,7 +145,7 @@ begin
           exit when v_partition_ids = '{}' and v_looked_at = '{}';
         end if;
         perform _promote(v_partition_ids, v_now);
-        v_claimed := _claimed(v_partition_ids, array(select c.id from unnest(v_called) c where c.goes_first));
+        v_claimed := _claimed(v_partition_ids, array(select c from unnest(v_called) c where c.first_jobs > 0));
         v_locking := not v_again;   -- in the second try they are locked by now
         v_limiters := _lock_limiters_soon(v_looked_at || array(
           select distinct u.id from unnest(v_claimed) c cross join unnest(c.limiter_ids) u (id)));

@@ -16,7 +16,8 @@
 --   gates       see _explained_gates
 --   place       `jobs_before`: due jobs of its partition that go before it, up to 10,000; null: it is not due.
 --     `partitions_before`: how many go before its own, of those that are ready, or of those that wait for the same limiter,
---     as of the last look at each, up to 1,000; null: its own is neither
+--     as of the last look at each, up to 1,000; null: its own is neither. Of a job of a later class also `class`, and how many of
+--     these are of lower ones (`lower_classes_before`)
 --   estimate    of a waiting job: when it starts, see _estimate; null: no_estimate says why there is none
 --   ticked_by   the live worker pool that runs the loop of its shard; null: none does
 --   cancelled   of a job in flight: when, by whom and why it was cancelled; null: nobody has
@@ -258,6 +259,8 @@ declare
   v_head record;
   v_ahead record;   -- the jobs of its partition that go before it
   v_before int;
+  v_class int := _class_of(1 / (p_partition).weight);
+  v_lower int;   -- of those before, the ones of lower classes
   v_reason text;
   v_next timestamptz;
   v_parked record;   -- the failed run whose retry it is
@@ -304,13 +307,13 @@ begin
   select h.id, h.until_at into v_head from _waiting_heads(array[(p_partition).id]) h
   where v_policy.job_order = 'strict' and (p_of_partition or h.id <> (p_job).id);
   if (p_partition).ready then
-    select count(*) into v_before from (
-      select from partitions q
+    select count(*), count(*) filter (where x.fair_key < _class_from(v_class)) into v_before, v_lower from (
+      select q.fair_key from partitions q
       where q.policy_id = v_policy.id and q.shard = (p_partition).shard and q.ready and q.fair_key < (p_partition).fair_key
       limit 1000) x;
   elsif (p_partition).blocked_on is not null then
-    select count(*) into v_before from (
-      select from partitions q
+    select count(*), count(*) filter (where x.fair_key < _class_from(v_class)) into v_before, v_lower from (
+      select q.fair_key from partitions q
       where q.blocked_on = (p_partition).blocked_on and q.fair_key < (p_partition).fair_key limit 1000) x;
   end if;
   v_reason := case
@@ -340,7 +343,8 @@ begin
     'task_identifier', (p_job).task_identifier, 'run_at', (p_job).run_at, 'error', coalesce((p_job).error, v_parked.error),
     'reason', v_reason, 'gate', case when v_reason = v_lack ->> 'reason' then v_lack ->> 'gate' end,
     'next_at', case when isfinite(v_next) then v_next end, 'stop', v_stop -> 'stop', 'gates', v_gates,
-    'place', jsonb_build_object('jobs_before', case when (p_job).due then v_ahead.jobs end, 'partitions_before', v_before),
+    'place', jsonb_build_object('jobs_before', case when (p_job).due then v_ahead.jobs end, 'partitions_before', v_before)
+      || case when v_class > 0 then jsonb_build_object('class', v_class, 'lower_classes_before', v_lower) else '{}' end,
     'ticked_by', (
       select jsonb_build_object('pool_id', w.pool_id, 'host', w.host, 'pid', w.pid)
       from leases l

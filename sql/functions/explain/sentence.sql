@@ -109,6 +109,9 @@ begin
       || coalesce(v_set_until, '') else '' end
     || case when v_before = 1 then '. 1 job of its partition goes before it'
       when v_before > 1 then '. ' || v_before || ' jobs of its partition go before it' else '' end
+    || coalesce('. It is of class ' || (p_it #>> '{place,class}') || coalesce(case (p_it #>> '{place,lower_classes_before}')::int
+        when 0 then '' when 1 then ', and 1 partition with jobs of a lower class goes before it'
+        else ', and ' || (p_it #>> '{place,lower_classes_before}') || ' partitions with jobs of lower classes go before it' end, ''), '')
     || coalesce('. Expected to start in ' || _start_in_words(p_it, p_now), '')
     || coalesce('. All ' || (p_it #>> '{backlog,jobs}') || ' jobs of its partition have their tokens in '
       || _in_words((p_it #>> '{backlog,seconds}')::float8), '')

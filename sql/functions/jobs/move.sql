@@ -6,22 +6,23 @@ create or replace function _move_to_partition(
   p_state arrivals, p_from uuid, p_ids bigint[]
 ) returns void language plpgsql volatile as $$
 declare
-  v_limits jsonb;
+  v_from record;
 begin
-  -- They are charged to the keys that they name, so they wait in a lane with those that name the same.
-  if _lane_of(p_state.limits) is not null then
-    v_limits := (
-      select x.limits from (
-        select q.limits from partitions q where q.id = p_from and q.arrival_id > 0
-        union all
-        (select a.limits from arrivals a where a.partition_id = p_from and a.limits is not null order by a.id desc limit 1)) x
-      limit 1);
+  select x.limits, _class_of(1 / x.weight) as class into v_from from (
+    select q.limits, q.weight from partitions q where q.id = p_from and q.arrival_id > 0
+    union all
+    (select a.limits, coalesce(a.weight, 1) from arrivals a where a.partition_id = p_from and a.limits is not null
+      order by a.id desc limit 1)) x
+  limit 1;
+  -- They keep their class, and are charged to the keys that they name, so they wait in a lane with those that do the same.
+  if _lane_of(p_state.limits, p_state.weight) is not null or v_from.class > 0 then
+    p_state.weight := _plain_weight(coalesce(p_state.weight, 1)) * power(2::float8, -140 * coalesce(v_from.class, 0));
     p_state.limits := (
       select jsonb_agg(coalesce(case when g.value ? 'key' and o.value ? 'key' then o.value
           else g.value || jsonb_build_object('cost', o.value -> 'cost') end, g.value) order by (g.value ->> 'position')::int)
       from jsonb_array_elements(p_state.limits) g
-      left join jsonb_array_elements(v_limits) o on o.value ->> 'gate' = g.value ->> 'gate' and o.value ?| '{key,cost}');
-    p_state.partition_id := _partition_id(p_state.policy, p_state.key, _lane_of(p_state.limits));
+      left join jsonb_array_elements(v_from.limits) o on o.value ->> 'gate' = g.value ->> 'gate' and o.value ?| '{key,cost}');
+    p_state.partition_id := _partition_id(p_state.policy, p_state.key, _lane_of(p_state.limits, p_state.weight));
   end if;
   with moved as materialized (
     update staged_jobs s

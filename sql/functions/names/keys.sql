@@ -50,9 +50,9 @@ end
 $$;
 
 -- The id of the row in which a job waits, known before anybody has made it: its partition's, or that of its lane. Jobs of a
--- partition that name different keys at gates over a key of their own, or take another number of slots, wait in lanes, because
--- each is charged to what it names. `lane` has that, see _lane_of and laneOf in src/policy/limits.ts; null: no gate has such a key,
--- or a cost.
+-- partition that name different keys at gates over a key of their own, take another number of slots, or are of different classes,
+-- wait in lanes: each is charged to what it names, and has a fair key. `lane` has these, see _lane_of and laneOf in
+-- src/policy/limits.ts; null: none.
 --
 -- The length keeps apart two pairs of policy and key that read the same when written together. The ids of all lanes begin with
 -- the mark of their partition. So they are found by it, without another index, and a failed job's flag tells its partition when
@@ -63,13 +63,14 @@ language sql immutable return
   else (left(md5(length(policy)::text || ':' || policy || key), 8)
     || right(md5(length(key)::text || ':' || key || lane), 24))::uuid end;
 
--- The keys of these limits that are their own, each with its gate and lengths, and how many slots a job takes, as text; null:
--- there is none.
-create or replace function _lane_of(limits jsonb) returns text language sql immutable as $$
-  select string_agg(
-    format('%s:%s', length(g.value ->> 'gate'), g.value ->> 'gate')
-      || coalesce(format('%s:', length(g.value ->> 'key')) || (g.value ->> 'key'), '') || coalesce('x' || (g.value ->> 'cost'), ''), ''
-    order by (g.value ->> 'position')::int)
+-- The class of these limits' lane if it is a later one, and the keys that are their own, each with its gate and lengths, and how
+-- many slots a job takes, as text; null: there is none.
+create or replace function _lane_of(limits jsonb, weight float8) returns text language sql immutable as $$
+  select nullif(case when _class_of(1 / weight) > 0 then format('class %s ', _class_of(1 / weight)) else '' end
+    || coalesce(string_agg(
+      format('%s:%s', length(g.value ->> 'gate'), g.value ->> 'gate')
+        || coalesce(format('%s:', length(g.value ->> 'key')) || (g.value ->> 'key'), '') || coalesce('x' || (g.value ->> 'cost'), ''), ''
+      order by (g.value ->> 'position')::int), ''), '')
   from jsonb_array_elements(limits) g where g.value ?| '{key,cost}';
 $$;
 
@@ -81,12 +82,13 @@ create or replace function _lanes_beside(p partitions) returns setof partitions 
 $$;
 
 -- The ids of the rows of the partition to which a row belongs, in one order for all of them. One that does not exist is alone.
-create or replace function _siblings(p_id uuid) returns uuid[] language plpgsql stable
+-- `p_of_class`: those of its class.
+create or replace function _siblings(p_id uuid, p_of_class boolean default false) returns uuid[] language plpgsql stable
 set enable_nestloop = on as $$   -- the router's plans have none
 begin
   return coalesce((
     select array_agg(s.id order by s.id) from partitions q cross join lateral _lanes_beside(q) s
-    where q.id = p_id and q.laned), array[p_id]);
+    where q.id = p_id and q.laned and (not p_of_class or _class_of(1 / s.weight) = _class_of(1 / q.weight))), array[p_id]);
 end
 $$;
 
@@ -123,14 +125,14 @@ begin
 end
 $$;
 
--- Of the rows of a partition the one that goes next: one with a due job if there is one, by when it may be claimed and by its
--- next job. Before the router has made any, it is one with a job.
+-- Of the rows of a partition the one that goes next: one with a due job if there is one, by its class, when it may be claimed and
+-- its next job. Before the router has made any, it is one with a job.
 create or replace function _first_lane(p_ids uuid[]) returns uuid language plpgsql stable as $$
 begin
   return (
     select u.id from unnest(p_ids) u (id)
     left join partitions q on q.id = u.id
-    order by q.due_at <= clock_timestamp() desc nulls last, q.staged > 0 desc nulls last, q.eligible_at,
+    order by q.due_at <= clock_timestamp() desc nulls last, q.staged > 0 desc nulls last, _class_of(1 / q.weight), q.eligible_at,
       q.head_priority, q.head_run_at, q.head_id,
       exists (select from staged_jobs s where s.partition_id = u.id and (s.due or not s.due)) desc, u.id limit 1);
 end

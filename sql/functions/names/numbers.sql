@@ -33,13 +33,15 @@ create or replace function _long_since(now timestamptz) returns timestamptz lang
   select now - interval '10 seconds';
 $$;
 
--- How many of the next `places` go to the partitions that have been in line for longest (_long_since): every tenth one. In fair
+-- How many of the next `places` go to the partitions that have been in line for longest (_long_since): every tenth one that is no
+-- later class's. In fair
 -- order alone, a partition would wait without end beside a stream of new partitions of a greater weight. If wait alone decided,
 -- weights would count for nothing behind a long line.
 create or replace function _longest_first(policy policies, admitted bigint, places float8)
 returns int language sql immutable as $$
   select case when (policy).half_life is null then 0
-    else floor((admitted + greatest(least(places, 1000), 0)) / 10) - admitted / 10 end::int;
+    else floor(_plain_places((policy).class_shares, admitted + greatest(least(places, 1000), 0)) / 10)
+      - floor(_plain_places((policy).class_shares, admitted) / 10) end::int;
 $$;
 
 -- The place of a partition without a due job: after the place of every job. The columns of `partitions` and

@@ -58,7 +58,8 @@ begin
       p.ready, p.blocked_on, p.denied_until, p.denied_reason,
       -- of lanes, the one that has the most is right: see _share_lanes
       case when p.laned then (
-          select max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) from _lanes_beside(p) s)
+          select max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) from _lanes_beside(p) s
+          where _class_of(1 / s.weight) = _class_of(1 / p.weight))
         else _decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) end
     )::known
     from partitions p
@@ -144,7 +145,8 @@ begin
       case when (n.newest).limits is null then -2147483648 else (n.newest).version end,
       n.due_at, n.head_priority, n.head_run_at, n.head_id,
       coalesce(n.paused_until, '-infinity'), coalesce(n.held_until, '-infinity'), n.held_until is not null,
-      (n.pause ->> 'at')::timestamptz, n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now, n.jobs,
+      (n.pause ->> 'at')::timestamptz, n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now,
+      case when _class_of(1 / coalesce((n.newest).weight, 1)) = 0 then p_now end, n.jobs,
       _fair_key(p_policy, 0, null, coalesce((n.newest).weight, 1), p_now)
     from news n
     left join jsonb_each(v_limiters) l on l.key = n.partition_id::text
@@ -165,7 +167,7 @@ begin
     fair_key = case when k.due_at < 'infinity' and (k.weight = c.weight or (p_policy).half_life is null)
       then p.fair_key else _fair_key(p_policy, k.decayed, p.mean_work, c.weight, p_now) end,
     looked_at = case when k.ready or k.blocked_on is not null then p.looked_at else p_now end,
-    in_line_since = case when k.ready or k.blocked_on is not null then p.in_line_since else p_now end,
+    in_line_since = case when _class_of(1 / c.weight) > 0 then null when k.ready or k.blocked_on is not null then p.in_line_since else p_now end,
     limits = case when c.newer then (n.newest).limits else p.limits end,
     limiter_ids = case when c.newer and (n.newest).limits is distinct from p.limits
       then i.ids else p.limiter_ids end,
@@ -294,14 +296,14 @@ create or replace function _route_outcomes(
   select _leave_lines((p_policy).id, u.id, u.limiter_ids),
     case when (p_policy).recorded then _tell_stop((p_policy).id, u.id, 'breaker_open', u.breaker_until, p_now) end
   from updated u where u.opens;
-  -- If fairness is by work: an admission charges what the partition's jobs took lately, an end settles the difference. The mean
+  -- If fairness is by work: an admission charges what the partition's jobs of the class took lately, an end settles the difference. The mean
   -- moves a fifth of the way with each end.
   with outcome as materialized (
     select l.ids, sum((a.outcome ->> 'work')::float8) as work, sum((a.outcome ->> 'ended')::int) as ended,
       sum((a.outcome ->> 'worked')::float8) as worked
     from unnest(p_arrivals) a
     cross join lateral (
-      select case when (p_policy).keyed_scopes then _siblings(a.partition_id) else array[a.partition_id] end as ids) l
+      select case when (p_policy).keyed_scopes then _siblings(a.partition_id, true) else array[a.partition_id] end as ids) l
     where a.outcome ? 'work' group by l.ids
   ),
   settled as materialized (

@@ -8,8 +8,8 @@
 -- So many may become due at one time that a pass does not find all. Then it also looks at some of the lowest fair keys among
 -- those that wait for a time, or a heavy partition among them would be found many passes later.
 --
--- Beside them it locks a tenth as many that have been in line for longest, which may never be among the first in fair order. The
--- pass decides as for all others whether they go.
+-- Beside them it locks a tenth as many that have been in line for longest, which may never be among the first in fair order, and
+-- as many of each later class as its share is. The pass decides as for all others whether they go.
 --
 -- `p_now` must be a parameter: compared with clock_timestamp(), the index is not used.
 create or replace function _claim(
@@ -19,11 +19,17 @@ declare
   v_shards text[] := case when p_shard is null
     then _shards((p_policy).id) else array[p_shard] end;
   v_long_since timestamptz := _long_since(p_now);
+  v_of_classes int[];
   v_oldest int := case when (p_policy).half_life is null then 0 else (p_claim + 9) / 10 end;
   v_ids uuid[];
   v_lined_up uuid[];
 begin
   perform _refresh_keys(p_policy, null, v_shards, p_now);
+  if (p_policy).class_shares is not null then
+    v_of_classes := array(
+      select ceil(p_claim * (s.share - coalesce((p_policy).class_shares[s.class + 1], 0)) - 1e-9)
+      from unnest((p_policy).class_shares) with ordinality s (share, class) order by s.class);
+  end if;
   with timed as materialized (
     select c.* from unnest(v_shards) s (shard)
     cross join lateral (
@@ -66,16 +72,30 @@ begin
       for no key update skip locked
     ) c
   ),
+  later as materialized (   -- of each class with a share, which may never be among the first
+    select c.* from unnest(v_shards) s (shard)
+    cross join unnest(v_of_classes) with ordinality k (most, class)
+    cross join lateral (
+      select p.id from partitions p
+      where p.policy_id = (p_policy).id and p.shard = s.shard and p.ready and p.eligible_at <= p_now
+        and p.fair_key >= _class_from(k.class::int) and p.fair_key < _class_from(k.class::int + 1)
+      order by p.fair_key, p.eligible_at limit k.most
+      for no key update skip locked
+    ) c
+  ),
   chosen as materialized (
     (select c.id from (select * from timed union select * from among_many union all select * from ready) c
     order by c.fair_key, c.eligible_at limit p_claim * cardinality(v_shards))
     union
     select o.id from oldest o
+    union
+    select l.id from later l
   )
   select (select array_agg(c.id) from chosen c), array(select t.id from timed t where t.id not in (select c.id from chosen c))
   into v_ids, v_lined_up;
   if v_lined_up <> '{}' then
-    update partitions p set looked_at = p_now, in_line_since = p_now where p.id = any(v_lined_up);
+    update partitions p set looked_at = p_now, in_line_since = case when _class_of(1 / p.weight) = 0 then p_now end
+    where p.id = any(v_lined_up);
   end if;
   return v_ids;
 end
@@ -124,20 +144,27 @@ $$;
 -- The danger: while somebody's snapshot is open, each look-up of a row walks all versions that the row had since. So only the
 -- last step of a pass looks them up again, to write them.
 --
---   p_first   those of them that go before their turn, beside those that are marked so
-create or replace function _claimed(p_partition_ids uuid[], p_first uuid[])
+--   p_first   those of them of which jobs go before their turn, beside those that are marked so
+create or replace function _claimed(p_partition_ids uuid[], p_first claimed[])
 returns claimed[] language plpgsql stable as $$
+declare
+  v_first uuid[];
+  v_jobs int[];
 begin
-  return array(select _as_claimed(p, p.id = any(p_first)) from partitions p where p.id = any(p_partition_ids));
+  if p_first <> '{}' then
+    select array_agg(f.id), array_agg(f.first_jobs) into v_first, v_jobs from unnest(p_first) f;
+  end if;
+  return array(
+    select _as_claimed(p, v_jobs[array_position(v_first, p.id)]) from partitions p where p.id = any(p_partition_ids));
 end
 $$;
 
 -- A partition's row as passes read it. It is an expression, so that PostgreSQL inlines it.
 --
---   goes_first   it goes before its turn, beside those that are marked so
-create or replace function _as_claimed(p partitions, goes_first boolean) returns claimed language sql immutable as $$
+--   first_jobs   so many of its jobs go before their turn; 0 or null: none, but the next one of those that are marked so
+create or replace function _as_claimed(p partitions, first_jobs int) returns claimed language sql immutable as $$
   select row(p.id, p.shard, p.staged, p.limiter_ids, p.weight, p.min_cost, p.due_at, p.waiting_since,
-    p.decayed_admits, p.decayed_at, p.mean_work, p.admitted_at, p.goes_first or goes_first, p.probing, p.probe_job_id,
+    p.decayed_admits, p.decayed_at, p.mean_work, p.admitted_at, greatest(p.goes_first::int, first_jobs), p.probing, p.probe_job_id,
     p.head_priority, p.head_run_at, p.head_id, case when p.laned then p.key end, 1, 1)::claimed;
 $$;
 
@@ -178,11 +205,12 @@ begin
 end
 $$;
 
--- Whether a partition's next job goes before those that wait in Graphile Worker already: nothing of it was admitted for a second.
+-- Whether a partition's next job goes before those that wait in Graphile Worker already: nothing of it was admitted for a second,
+-- and it is of class 0.
 create or replace function _is_new(
-  policy policies, admitted_at timestamptz, now timestamptz
+  policy policies, weight float8, admitted_at timestamptz, now timestamptz
 ) returns boolean language sql stable as $$
-  select (policy).half_life is not null and admitted_at < now - interval '1 second';
+  select (policy).half_life is not null and admitted_at < now - interval '1 second' and weight > 1e-21;
 $$;
 
 -- Of a policy with strict order: puts the claimed partitions to sleep that wait for their first job, and returns the others.

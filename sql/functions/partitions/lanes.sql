@@ -1,5 +1,6 @@
--- A partition whose jobs name different keys has lanes: rows with the same key, each with limiters and a head of its own. What
--- belongs to the partition, its share, stops, probe and breaker, is the same in all of them.
+-- A partition whose jobs name different keys, or are of different classes, has lanes: rows with the same key, each with limiters
+-- and a head of its own. What belongs to the partition, its stops, probe and breaker, is the same in all of them, and its share
+-- in those of one class.
 
 -- Locks all rows of the partitions of these rows, and returns them. If another session has one locked, it raises
 -- lock_not_available, and the detail names those of `p_ids` that have to wait (see _route_batch).
@@ -49,8 +50,7 @@ begin
       max(q.paused_until) as paused_until, max(q.held_until) as held_until, max(q.breaker_until) as breaker_until,
       max(q.stopped_until) as stopped_until,
       bool_or(q.probing) as probing, max(q.probe_job_id) as probe_job_id, max(q.failures) as failures,
-      max(q.failures_since) as failures_since, max(q.mean_work) as mean_work,
-      max(_decayed(q.decayed_admits, q.decayed_at, (p_policy).half_life, p_now)) as decayed,
+      max(q.failures_since) as failures_since,
       (array_agg(q.stopped_at order by q.stopped_until desc, q.id))[1] as stopped_at,
       (array_agg(q.stopped_by order by q.stopped_until desc, q.id))[1] as stopped_by,
       (array_agg(q.stop_reason order by q.stopped_until desc, q.id))[1] as stop_reason,
@@ -67,11 +67,16 @@ begin
     blocked_on = case when w.stopped_until > q.stopped_until then null else q.blocked_on end,
     denied_reason = case when w.stopped_until > q.stopped_until then null else q.denied_reason end,
     waiting_since = case when w.stopped_until > q.stopped_until then null else q.waiting_since end,
-    mean_work = case when q.laned then q.mean_work else w.mean_work end,
-    decayed_admits = case when q.laned then q.decayed_admits else w.decayed end,
+    mean_work = case when q.laned then q.mean_work else c.mean_work end,
+    decayed_admits = case when q.laned then q.decayed_admits else c.decayed end,
     decayed_at = case when q.laned then q.decayed_at else _throttle_filled_at(q.decayed_at, p_now) end,
-    fair_key = case when q.laned then q.fair_key else _fair_key(p_policy, w.decayed, w.mean_work, q.weight, p_now) end
-  from whole w where q.id = any(v_ids) and q.key = w.key;
+    fair_key = case when q.laned then q.fair_key else _fair_key(p_policy, c.decayed, c.mean_work, q.weight, p_now) end
+  from whole w join partitions x on x.key = w.key
+  cross join lateral (
+    select max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) as decayed, max(s.mean_work) as mean_work
+    from _lanes_beside(x) s
+    where _class_of(1 / s.weight) = _class_of(1 / x.weight)) c
+  where q.id = any(v_ids) and x.id = any(v_ids) and x.id = q.id;
   perform _drop_partitions(array(
     select q.id from partitions q
     where q.id = any(v_ids) and q.arrival_id = 0 and q.staged = 0
@@ -79,8 +84,8 @@ begin
 end
 $$;
 
--- Claimed rows, in the order given, with what belongs to their partitions. Those of one partition take turns in the order of
--- their next jobs: `lane` of `lanes`. While its probe runs, each has the probe.
+-- Claimed rows, in the order given, with what belongs to their partitions. Those of one partition and class take turns in the order
+-- of their next jobs: `lane` of `lanes`. While its probe runs, each has the probe.
 create or replace function _with_lanes(p_policy policies, p_claimed claimed[], p_now timestamptz)
 returns claimed[] language plpgsql stable
 set enable_nestloop = on as $$   -- as _lock_lanes
@@ -91,11 +96,13 @@ begin
   return array(
     select case when w.decayed is null then p_claimed[c.ordinality] else row(
         c.id, c.shard, c.staged, c.limiter_ids, c.weight, c.min_cost, c.due_at, c.waiting_since, w.decayed, p_now, c.mean_work,
-        c.admitted_at, c.goes_first, c.probing, w.probe_job_id, c.head_priority, c.head_run_at, c.head_id, c.key,
-        row_number() over (partition by c.key order by coalesce(n.priority, c.head_priority), coalesce(n.run_at, c.head_run_at),
-          coalesce(n.id, c.head_id), c.id),
-        count(*) over (partition by c.key))::claimed end
+        c.admitted_at, c.first_jobs, c.probing, w.probe_job_id, c.head_priority, c.head_run_at, c.head_id, c.key,
+        row_number() over (partition by c.key, t.class order by k.class, coalesce(n.priority, c.head_priority),
+          coalesce(n.run_at, c.head_run_at), coalesce(n.id, c.head_id), c.id),
+        count(*) over (partition by c.key, t.class))::claimed end
     from unnest(p_claimed) with ordinality c
+    cross join lateral (select _class_of(1 / c.weight) as class) k
+    cross join lateral (select case when not c.probing then k.class end as class) t   -- one probe is of all of them
     -- the head may be before the next job: that one has expired, or was removed. By deadlines and in strict order it is another
     left join lateral (
       select x.priority, x.run_at, x.id from _next_in_order(c.id, 1) x
@@ -107,18 +114,20 @@ begin
         order by s.priority, s.run_at, s.id limit 1)
     ) n on true
     left join (
-      select q.key, max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) as decayed,
+      select q.key, x.class, max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now))
+          filter (where _class_of(1 / s.weight) = x.class) as decayed,
         max(s.probe_job_id) as probe_job_id
-      from (select distinct on (c.key) c.id from unnest(p_claimed) c where c.key is not null) x
+      from (select distinct on (c.key, _class_of(1 / c.weight)) c.id, _class_of(1 / c.weight) as class
+        from unnest(p_claimed) c where c.key is not null) x
       join partitions q on q.id = x.id
       cross join lateral _lanes_beside(q) s
-      group by q.key
-    ) w on w.key = c.key
+      group by q.key, x.class
+    ) w on w.key = c.key and w.class = k.class
     order by c.ordinality);
 end
 $$;
 
--- Charges what these claimed rows, which _mark_partitions has written, have admitted to their partitions: the lanes
+-- Charges what these claimed rows, which _mark_partitions has written, have admitted to their partitions: the lanes of the class
 -- that wait get the new share. Their virtual times follow each other in the order of their next jobs, as in _rank: with equal ones,
 -- cheap jobs of one lane would use the tokens that a dear one of another waits for. Under strict order they may go on.
 --
@@ -136,12 +145,12 @@ begin
     from unnest(p_claimed) c
     join partitions q on q.id = c.id
     cross join lateral (select _decayed(c.decayed_admits, c.decayed_at, (p_policy).half_life, p_now) as before) x
-    where c.key is not null group by c.key
+    where c.key is not null group by c.key, _class_of(1 / c.weight)
   ),
   shared as materialized (
     select w.id, w.admitted, w.charged + greatest(w.before, (
         select max(_decayed(s.decayed_admits, s.decayed_at, (p_policy).half_life, p_now)) from _lanes_beside(q) s
-        where s.id not in (select c.id from unnest(p_claimed) c))) as decayed
+        where s.id not in (select c.id from unnest(p_claimed) c) and _class_of(1 / s.weight) = _class_of(1 / q.weight))) as decayed
     from whole w join partitions q on q.id = w.id
   ),
   lane as materialized (
@@ -152,7 +161,8 @@ begin
       select s.id, (coalesce(n.priority, s.head_priority), coalesce(n.run_at, s.head_run_at), coalesce(n.id, s.head_id)) as head
       from _lanes_beside(q) s
       left join lateral (select x.* from _next_in_order(s.id, 1) x where (p_policy).job_order is not null) n on true
-      where s.due_at < 'infinity' or s.id in (select c.id from unnest(p_claimed) c)
+      where (s.due_at < 'infinity' or s.id in (select c.id from unnest(p_claimed) c))
+        and _class_of(1 / s.weight) = _class_of(1 / q.weight)
       order by s.id in (select c.id from unnest(p_claimed) c) desc, s.fair_key limit 100
     ) l
     join partitions p on p.id = l.id

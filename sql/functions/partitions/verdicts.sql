@@ -2,7 +2,8 @@
 
 -- Writes to each claimed partition what was admitted, the place of its next job, and when it is looked at again.
 --
--- A partition is in line while only others stand before it. What it waits for its own gates does not count. Of those that
+-- A partition is in line while only others stand before it. What it waits for its own gates does not count, and none of a later
+-- class is: it would pass lower ones. Of those that
 -- the budget left, the ones that have been in line for longest may go first in the next pass.
 create or replace function _mark_partitions(
   p_policy policies, p_verdicts verdict[], p_now timestamptz, p_tick bigint
@@ -54,7 +55,7 @@ begin
     waiting_since = case when s.head_id is null then null when s.admitted > 0 then p_now
       else least(s.waiting_since, p_now) end,
     in_line_since = case
-      when s.head_id is null or s.probe_job_id is not null or s.breadth = 0 then null
+      when s.head_id is null or s.probe_job_id is not null or s.breadth = 0 or _class_of(1 / s.weight) > 0 then null
       when s.admitted > 0 then p_now
       else least(case when p.ready or p.blocked_on is not null then p.in_line_since end, p_now) end,
     goes_first = coalesce(p.id = any(v_first), false),

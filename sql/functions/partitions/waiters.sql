@@ -75,7 +75,7 @@ begin
   if cardinality(called) > p_most then
     chosen := array(
       select c.id from unnest(called) c join partitions q on q.id = c.id
-      order by c.goes_first desc, q.fair_key, q.due_at limit p_most);
+      order by c.first_jobs > 0 desc, q.fair_key, q.due_at limit p_most);
     update partitions q set denied_until = '-infinity', blocked_on = null, denied_reason = null, looked_at = p_now
     where q.id = any(array(select c.id from unnest(called) c where c.id <> all (chosen)));
   end if;
@@ -128,7 +128,7 @@ declare
       order by q.fair_key, q.due_at limit p_places) x
     where x.policy_id = p_policy_id);
   v_line claimed[] := array(
-    select _as_claimed(q, q.id = any(v_oldest)) from partitions q
+    select _as_claimed(q, (q.id = any(v_oldest))::int) from partitions q
     where q.id = any(v_oldest || v_first) and q.policy_id = p_policy_id and q.blocked_on = p_limiter.id
       and (p_shard is null or q.shard = p_shard)
     order by q.id = any(v_oldest) desc, q.fair_key, q.due_at
@@ -136,7 +136,7 @@ declare
 begin
   if cardinality(v_line) < cardinality(v_first) then
     v_line := v_line || array(
-      select _as_claimed(q, false) from partitions q
+      select _as_claimed(q, 0) from partitions q
       where q.id = any(array(
           select x.id from (
             select y.id, y.policy_id from partitions y
@@ -238,7 +238,7 @@ begin
   end if;
   return (
     with part as materialized (
-      select q.id, q.policy_id <> (p_policy).id as is_other, coalesce(c.goes_first, q.id = any(v_oldest)) as goes_first,
+      select q.id, q.policy_id <> (p_policy).id as is_other, coalesce(c.first_jobs > 0, q.id = any(v_oldest)) as goes_first,
         case when p_limiter.by_tokens then q.head_cost else _takes(q.limiter_ids, p_limiter.id) end as cost, q.weight / e.work as weight,
         least(greatest(q.staged, 1), v_places) as jobs,
         case when d.decayed < e.work / 1000 then 0 else d.decayed / e.work end as decayed
@@ -297,7 +297,7 @@ $$;
 
 -- Locks the partitions that these limiters call, of those that wait for them: as many of each as it may have room for, in fair
 -- order, and at most `p_most`. It skips locked ones. Every tenth place of a limiter goes to the partition that has been in line
--- for longest. That one's next job goes before others in its pass.
+-- for longest. That one's next job goes before others in its pass. So do jobs of a later class at its places (_class_turns).
 --
 -- The danger: cheap jobs would use each token that a dearer one waits for. The cure: a shared throttle calls nobody behind the
 -- first one whose next job its tokens do not reach. Of slots, it calls that one as well: in the ranking it keeps all behind it from
@@ -318,6 +318,8 @@ declare
   v_longest int;
   v_line claimed[];
   v_one claimed;
+  v_turns uuid[];
+  v_jobs int[];
   v_reached int;
   v_cost float8;   -- of the next jobs up to this one
   v_cap int;       -- of slots that jobs take several of
@@ -338,15 +340,23 @@ begin
       v_line := _own_in_line((p_policy).id, p_shard, v_limiter, v_cap, v_places, v_longest, p_now);
     elsif v_longest > 0 then
       v_line := array(
-        select _as_claimed(q, true) from partitions q
+        select _as_claimed(q, 1) from partitions q
         where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard) and q.in_line_since <= _long_since(p_now)
           and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
         order by q.in_line_since limit v_longest
         for no key update skip locked);
     end if;
+    if (p_policy).class_shares is not null then
+      select array_agg(t.id), array_agg(t.jobs) into v_turns, v_jobs from _class_turns(p_policy, p_shard, v_room, p_now) t;
+      v_line := (array(
+        select _as_claimed(q, v_jobs[array_position(v_turns, q.id)]) from partitions q
+        where q.id = any(v_turns) and q.blocked_on = v_room.id and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
+          and q.id <> all (array(select c.id from unnest(v_line) c)) order by q.fair_key
+        for no key update skip locked) || v_line)[:v_places];
+    end if;
     if not v_limiter.shared then
       v_line := v_line || array(
-        select _as_claimed(q, false) from partitions q
+        select _as_claimed(q, 0) from partitions q
         where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard)
           and (v_line = '{}' or q.id <> all (array(select c.id from unnest(v_line) c)))
           and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
@@ -371,6 +381,38 @@ begin
       v_line := v_line[:v_reached];
     end if;
     called := called || v_line;
+  end loop;
+end
+$$;
+
+-- Whose turn it is at the next places of a limiter that are a later class's (_class_places), of those that wait for it: how many
+-- jobs of which partition go before all others, by virtual time within the class.
+create or replace function _class_turns(p_policy policies, p_shard text, p_room room_before, p_now timestamptz)
+returns table (id uuid, jobs int) language plpgsql stable rows 5 as $$
+#variable_conflict use_column
+declare
+  v_places int[] := _class_places((p_policy).class_shares, p_room.admitted, case
+    when p_room.slots is not null then p_room.slots - (p_room.reserved_for is not null)::int
+    else greatest(_jobs_through(p_room.tokens, 'Infinity', (   -- others may cost other
+      select q.head_cost from partitions q where q.blocked_on = p_room.id order by q.fair_key, q.due_at limit 1)), 1) end);
+begin
+  for v_class in 1 .. coalesce(cardinality(v_places), 0) loop
+    continue when v_places[v_class] = 0;
+    return query
+    with part as materialized (
+      select q.id, q.weight / e.work as weight, least(greatest(q.staged, 1), v_places[v_class]) as jobs,
+        case when d.decayed < e.work / 1000 then 0 else d.decayed / e.work end as decayed   -- as _fair_key
+      from partitions q
+      cross join lateral (select coalesce(_work_of(p_policy, q.mean_work), 1) as work) e
+      cross join lateral (select _decayed(q.decayed_admits, q.decayed_at, (p_policy).half_life, p_now) as decayed) d
+      where q.blocked_on = p_room.id and (p_shard is null or q.shard = p_shard)
+        and q.fair_key >= _class_from(v_class) and q.fair_key < _class_from(v_class + 1)
+      order by q.fair_key, q.due_at limit v_places[v_class]
+    )
+    select j.id, count(*)::int from (
+      select p.id from part p cross join lateral generate_series(1, p.jobs) n
+      order by (p.decayed + n) / p.weight, p.id limit v_places[v_class]) j
+    group by j.id;
   end loop;
 end
 $$;
@@ -464,7 +506,14 @@ begin
     v_is_found := false;
     v_cap := case when ((p_policy).by_cost or v_limiter.shared) and v_room.tokens is null and v_room.slots < 2147483647
       then v_room.cap end;
-    if (v_room.tokens is not null or v_cap is not null) and _places_by_wait(p_policy, v_room) > 0 then
+    if (p_policy).class_shares is not null then
+      select q.id, q.head_cost, q.limiter_ids into v_first from partitions q
+      where q.id = any(array(select t.id from _class_turns(p_policy, null, v_room, p_now) t))
+        and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
+      order by q.fair_key limit 1;
+      v_is_found := found;
+    end if;
+    if not v_is_found and (v_room.tokens is not null or v_cap is not null) and _places_by_wait(p_policy, v_room) > 0 then
       select q.id, q.head_cost, q.limiter_ids into v_first from partitions q
       where q.blocked_on = v_room.id and q.in_line_since <= _long_since(p_now)
         and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)

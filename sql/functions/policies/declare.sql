@@ -127,8 +127,12 @@ begin
   update policies p set
     version = (v_definition ->> 'version')::int, definition = v_definition, definition_hash = p_hash,
     generation = p.generation + (p.definition_hash <> p_hash)::int, declared_at = p_declared_at,
-    keyed_scopes = p.keyed_scopes or v_definition ? 'byCost' or v_definition @? '$.gates[*] ? (@.scope == "key")',
+    keyed_scopes = p.keyed_scopes or v_definition ? 'byCost' or v_definition @? '$.gates[*] ? (@.scope == "key")'
+      or v_definition @? '$.functions.class',
     by_cost = p.by_cost or v_definition ? 'byCost',
+    class_shares = case when jsonb_typeof(v_definition -> 'classShare') = 'object' then array(
+      select sum(s.value::float8) from generate_series(1, 5) c
+      join jsonb_each_text(v_definition -> 'classShare') s on s.key::int >= c group by c order by c) end,
     retries = v_definition ->> 'retries', slot_timeout = (v_definition ->> 'slotTimeoutSeconds')::float8,
     breaker_failures = (v_definition #>> '{breaker,failures}')::int,
     breaker_within = (v_definition #>> '{breaker,withinSeconds}')::float8,

@@ -149,7 +149,7 @@ begin
       if v_before.is_late then
         perform _promote(array(select c.id from unnest(v_claimed) c), v_now);
         v_claimed := array(   -- their heads are others now
-          select _as_claimed(q, c.goes_first) from unnest(v_claimed) c join partitions q on q.id = c.id);
+          select _as_claimed(q, c.first_jobs) from unnest(v_claimed) c join partitions q on q.id = c.id);
       end if;
       v_few := _admit_few(v_policy, v_claimed, v_limiters, v_gone, null, true, v_now);
       admitted := v_few.admitted; v_denied := v_few.denied; v_waited := v_few.waits;
@@ -239,7 +239,13 @@ begin
         or exists (
           select from partitions w join limiters l on l.id = w.blocked_on
           where w.blocked_on = u.id and w.in_line_since <= _long_since(p_now)
-            and _longest_first(p_policy, l.admitted, 1) > 0)) limit 1);
+            and _longest_first(p_policy, l.admitted, 1) > 0)
+        or exists (
+          select from limiters l
+          cross join unnest(_class_places((p_policy).class_shares, l.admitted, 1)) with ordinality k (places, class)
+          join partitions w on w.blocked_on = l.id
+            and w.fair_key >= _class_from(k.class::int) and w.fair_key < _class_from(k.class::int + 1)
+          where l.id = u.id and k.places > 0)) limit 1);
   end if;
 end
 $$;

@@ -207,7 +207,7 @@ begin
     return false;
   end if;
   v_before := _end_slot(p_job_id, null, null);
-  v_line := _as_claimed(v_partition, false);
+  v_line := _as_claimed(v_partition, 0);
   v_line.limiter_ids := _slots_beyond(
     array(select u.id from unnest(v_line.limiter_ids) with ordinality u (id, n) join unnest(v_limiters) l on l.id = u.id order by u.n),
     array(select b.id from unnest(v_before.limiter_ids) b (id) where b.id not in (select l.id from unnest(v_limiters) l where l.by_tokens)));

@@ -39,7 +39,8 @@ begin
       from jsonb_array_elements(v_policy.definition -> 'gates') g
       where coalesce(jsonb_typeof(g.value -> 'values'), 'null') = 'null' or g.value ->> 'scope' = 'key'
       union all
-      select 'weight', -1 where v_policy.definition ->> 'weight' is null) f);
+      select case when v_policy.definition @? '$.functions.class' then 'class' else 'weight' end, -1
+      where v_policy.definition ->> 'weight' is null) f);
   if v_functions is not null then
     raise exception 'dispatch_policy: refresh_context: policy % has functions of the context, which SQL cannot call: %. Call utils.refreshContext in a process that has the policy, or the command refresh-context with --config',
       quote_literal(v_policy.name), v_functions using errcode = 'DPARG';

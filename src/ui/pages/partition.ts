@@ -47,6 +47,7 @@ ${ownWaits(waits, period, periodLinks(base, "/partition", target, period))}`;
   const facts: readonly Fact[] = [
     ["admitted since it was made", grouped(it.admittedTotal)],
     ["weight", grouped(it.weight)],
+    ["class", it.class || null],
     ["counts against its share", shareOf(it)],
     ["shard", it.shard],
     ["context", JSON.stringify(it.context ?? {})],
