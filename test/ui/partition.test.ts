@@ -118,3 +118,16 @@ test("jobs that were refused or dropped are named, with when and why", async (t)
   t.regex(page, new RegExp(`<h2>Refused.*id=${second!.id}.*value too long`, "s"));
   t.regex(page, new RegExp(`<h2>Dropped.*id=${first!.id}.*max_pending`, "s"));
 });
+
+test("it says the class of its next job, unless that is 0", async (t) => {
+  const it = await world(t);
+  const policy = definePolicy("work", { partitionBy: "key", class: () => 2 });
+  const utils = await makePolicyUtils({ pgPool: it.pool, policies: [policy], logger: silent });
+  t.teardown(() => utils.release());
+  await utils.pause({ policy: "work" });
+  await utils.addJobs([{ identifier: "work", payload: { key: "a" } }]);
+  await utils.tick();
+  const fact = (page: string) => /<dt>class<\/dt>\s*<dd>(\d)<\/dd>/.exec(page)?.[1];
+  t.is(fact(await it.text("/partition?policy=work&partition=a")), "2");
+  t.is(fact(await it.text(EP1)), undefined);
+});

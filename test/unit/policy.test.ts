@@ -32,6 +32,7 @@ test("a policy with nothing but partitionBy", (t) => {
     admissionBatchSize: undefined,
     ahead: undefined,
     weight: 1,
+    classShare: null,
     cost: 1,
     shard: "default",
     partitionPaths: ["host"],
@@ -139,6 +140,7 @@ test("every option finds its way into the definition", (t) => {
     admissionBatchSize: 50,
     ahead: { jobs: null, seconds: 2 },
     weight: 2.5,
+    classShare: null,
     cost: 0,
     shard: "default",
     partitionPaths: ["accountId", "file.id"],
@@ -202,6 +204,7 @@ test("SQL can stage alone only where nothing needs JavaScript", (t) => {
   t.false(inSql({ payload: z.object({ host: z.string() }) }));
   t.false(inSql({ context: () => ({}) }));
   t.false(inSql({ weight: () => 1 }));
+  t.false(inSql({ class: () => 1 }));
   t.false(inSql({ cost: () => 1 }));
   t.false(inSql({ shardBy: () => "a" }));
   t.false(inSql({ gates: [concurrency({ max: () => 1 })] }));
