@@ -187,7 +187,9 @@ async function untie({ client }: Target): Promise<void> {
        select p.id, row_number() over (partition by p.policy_id, p.in_line_since order by p.key, s.keys) - 1 as n
        from partitions p
        cross join lateral (
-         select array_agg(l.gate || l.scope_key order by 1) as keys from limiters l where l.id = any(p.limiter_ids)) s
+         -- one that is named twice stands there twice
+         select array_agg(l.gate || l.scope_key order by 1) as keys
+         from unnest(p.limiter_ids) i (id) join limiters l on l.id = i.id) s
        where p.in_line_since is not null) r
      where q.id = r.id and r.n > 0`,
     [],
