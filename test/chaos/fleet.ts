@@ -211,7 +211,7 @@ export class Fleet {
       this.#judge.started(member, news.start);
       member.send({ noted: news.start.n });
     } else if ("end" in news) {
-      this.#judge.ended(member, news.end.n, news.end.ok);
+      this.#judge.ended(member, news.end);
       member.send({ noted: news.end.n });
     } else if ("unrecorded" in news) member.unrecorded.push(Date.now());
     else if ("pool" in news) this.outsiders.push(news.pool);

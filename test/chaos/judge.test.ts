@@ -46,7 +46,10 @@ class Course {
   }
 
   /** Starts a run of the job with this id, and returns how it ends. */
-  start(id: string, more: Partial<Execution> & { of?: Process } = {}): (how?: "well" | "badly") => void {
+  start(
+    id: string,
+    more: Partial<Execution> & { of?: Process } = {},
+  ): (how?: "well" | "badly" | "cut") => void {
     const { of = this.process, ...given } = more;
     const n = this.#runs++;
     const now = this.#now;
@@ -55,7 +58,7 @@ class Course {
       ...{ createdAt: now, admittedAt: now, lockedAt: now, outside: false, group: null },
       ...given,
     });
-    return (how = "well") => this.judge.ended(of, n, how === "well");
+    return (how = "well") => this.judge.ended(of, { n, ok: how === "well", cut: how === "cut" });
   }
 
   /** Stages jobs of a group, and runs them and its callback. */
@@ -387,6 +390,13 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
   duplicate: {
     "a job that ran well, and again without a reason": (it, planted) => {
       it.runTwice(() => !planted && it.kill());
+    },
+    "a failed run that comes again as the same attempt, though nothing has cut it": (it, planted) => {
+      it.stage("1");
+      it.start("1")(planted ? "badly" : "cut");
+      it.pass(100);
+      it.start("1", { of: new Process() })();
+      it.judge.conclude();
     },
     "a job that ran well, and whose process died only after its end was recorded": (it, planted) => {
       it.runTwice(() => {

@@ -69,6 +69,8 @@ interface Run extends Execution {
   readonly startedAt: number;
   endedAt?: number;
   ok?: boolean;
+  /** It ended because it was told to. */
+  cut?: boolean;
   /** Whether it counts for concurrency. */
   counts: boolean;
 }
@@ -281,13 +283,14 @@ export class Judge {
     if (!run.outside && !isGivenAway(run) && !this.#isUngoverned(run)) this.#enter(run);
   }
 
-  ended(of: Suspect, n: number, ok: boolean): void {
+  ended(of: Suspect, { n, ok, cut }: { n: number; ok: boolean; cut: boolean }): void {
     const run = this.#running.get(of)?.get(n);
     if (!run) return; // it died in between: its job runs again
     this.#running.get(of)?.delete(n);
     this.#leave(run);
     run.endedAt = this.#now();
     run.ok = ok;
+    run.cut = cut;
     if (ok) this.done.add(run.id);
   }
 
@@ -491,8 +494,9 @@ export class Judge {
     if (same && isGivenAway(after)) return true; // fetched first, started late
     // after an uninstall, and unstaged, a copy is a job like any other
     const isFromIt = after.outside || this.#isUnstaged(after.createdAt);
-    if (same ? after.attempt <= before.attempt : !isFromIt && !this.#isCopy(after.staged, before.job))
-      return false;
+    // a run that its worker's end has cut is no attempt
+    const least = before.attempt + (before.cut ? 0 : 1);
+    if (same ? after.attempt < least : !isFromIt && !this.#isCopy(after.staged, before.job)) return false;
     if (before.ok === false || isGivenAway(before) || this.#lateCopies.has(after.staged)) return true;
     return isInTrouble(before.of, before.startedAt, before.endedAt, after.startedAt);
   }

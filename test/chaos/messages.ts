@@ -45,7 +45,8 @@ export interface Execution {
 export type News =
   | { readonly ready: true }
   | { readonly start: Execution }
-  | { readonly end: { readonly n: number; readonly ok: boolean } }
+  /** `cut`: it ended because its worker stops, or a newer job has cancelled it. */
+  | { readonly end: { readonly n: number; readonly ok: boolean; readonly cut: boolean } }
   /** Graphile Worker could not record how a job ended, and shuts down. */
   | { readonly unrecorded: true }
   /** The id by which an outsider locks jobs: nobody unlocks them when it has died. */

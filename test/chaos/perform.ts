@@ -29,8 +29,9 @@ export async function perform(
   if (payload.key !== undefined && signal?.aborted) tell({ met: "run of an older job cancelled" });
   // never less than it was admitted for: the judge takes no returns into account
   if (task === "call" && chance.chance(0.3)) own?.settle({ cost: chance.pick([1, 1, 2]) });
-  const ok = job.attempts > payload.failures && !(heeds && signal?.aborted);
-  await isNoted(n, () => tell({ end: { n, ok } }));
+  const cut = heeds && signal?.aborted === true;
+  const ok = job.attempts > payload.failures && !cut;
+  await isNoted(n, () => tell({ end: { n, ok, cut } }));
   if (!ok) throw new Error("on purpose");
 }
 
