@@ -306,6 +306,21 @@ test("jobs keep their class when they move", async (t) => {
   t.is(went.slice(3), "m-");
 });
 
+test("a job that moves lies with those of its class and cost", async (t) => {
+  const memory = concurrency<Ctx>({ name: "memory", scope: "policy", max: 16, cost: (ctx) => ctx.cost });
+  const it = await scenario(t, { ...byMax, gates: [one, memory] });
+  await it.stage("1@x");
+  await it.tick();
+  await it.stage("1@n 1@m", { max: 2, cost: 3 });
+  await it.tick();
+  await it.utils.move({ policy: "p", partition: "n", toPartition: "m" });
+  await it.tick();
+  const [lane, ...others] = await it.rows(
+    "select staged from dispatch_policy_internal.partitions where key = 'm'",
+  );
+  t.deepEqual([lane, others], [{ staged: 2 }, []]);
+});
+
 test("on a shared limit classes count over policies", async (t) => {
   const api = shared("api", one);
   const late = policyOf("late", { class: () => 1, gates: [api] });

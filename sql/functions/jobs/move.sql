@@ -18,8 +18,9 @@ begin
   if _lane_of(p_state.limits, p_state.weight) is not null or v_from.class > 0 then
     p_state.weight := _plain_weight(coalesce(p_state.weight, 1)) * power(2::float8, -140 * coalesce(v_from.class, 0));
     p_state.limits := (
-      select jsonb_agg(coalesce(case when g.value ? 'key' and o.value ? 'key' then o.value
-          else g.value || jsonb_build_object('cost', o.value -> 'cost') end, g.value) order by (g.value ->> 'position')::int)
+      select jsonb_agg(case when g.value ? 'key' and o.value ? 'key' then o.value
+          when o.value ? 'cost' then g.value || jsonb_build_object('cost', o.value -> 'cost') else g.value end
+        order by (g.value ->> 'position')::int)
       from jsonb_array_elements(p_state.limits) g
       left join jsonb_array_elements(v_from.limits) o on o.value ->> 'gate' = g.value ->> 'gate' and o.value ?| '{key,cost}');
     p_state.partition_id := _partition_id(p_state.policy, p_state.key, _lane_of(p_state.limits, p_state.weight));
