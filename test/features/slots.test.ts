@@ -397,6 +397,31 @@ test("a shared limit counts what the jobs of each policy take, and gives a dear 
   t.throws(refused, { instanceOf: PolicyDefinitionError, message: /max must be a constant/ });
 });
 
+test("those whose jobs take more than a shared limit has hide nobody of a policy without a cost", async (t) => {
+  const limit = { scope: "policy", max: 4 } as const;
+  const dear = policyOf("a", {
+    gates: [shared("memory", concurrency<Ctx>({ ...limit, cost: (ctx) => ctx.cost }))],
+  });
+  const plain = policyOf("b", { gates: [shared("memory", concurrency<Ctx>(limit))] });
+  const it = await scenario(t, dear, { others: [plain] });
+  const add = (identifier: string, keys: string, more: object) =>
+    it.utils.addJobs(
+      [...keys].map((key) => ({ identifier, payload: { key, ...more }, runAt: new Date(0) })) as never,
+    );
+  const tick = async (policy: string) => (await it.utils.tick({ policy })).admitted;
+  await add("b", "xxxx", {});
+  t.is(await tick("b"), 4);
+  await add("a", "klmn", { cost: 4 });
+  t.is(await tick("a"), 0);
+  await add("b", "y", { weight: 0.001 });
+  t.is(await tick("b"), 0, "behind all of them");
+  await it.utils.setLimit({ policy: "a", gate: "memory", set: { max: 3 } });
+  const jobs = await it.rows("select job_id from dispatch_policy.in_flight_jobs limit 3");
+  await it.utils.completeJobs(jobs.map((row) => row.job_id));
+  await it.utils.sweep();
+  t.deepEqual([await tick("a"), await tick("b")], [0, 1]);
+});
+
 test("workers keep a limit by cost, wake each other, and need no sweep", async (t) => {
   const { between } = random(seedOf(t));
   const costs = Array.from({ length: 80 }, () => Math.floor(between(1, 6)));

@@ -153,12 +153,14 @@ $$;
 
 -- Whether a policy leaves places at a shared limiter although its partitions stand among the first: others have them locked. It
 -- keeps its freed row then, as old as that is, and after a second it loses these places (_absent_from).
-create or replace function _leaves_places(p_policy_id int, p_limiter_id bigint, p_places int, p_decided uuid[]) returns boolean
-language plpgsql as $$
+create or replace function _leaves_places(p_policy_id int, p_limiter_id bigint, p_cap int, p_places int, p_decided uuid[])
+returns boolean language plpgsql as $$
 begin
   if not exists (
     select from (
-      select q.policy_id from partitions q where q.blocked_on = p_limiter_id order by q.fair_key, q.due_at limit p_places) x
+      select q.policy_id from partitions q
+      where q.blocked_on = p_limiter_id and (_takes(q.limiter_ids, p_limiter_id) > p_cap) is not true
+      order by q.fair_key, q.due_at limit p_places) x
     where x.policy_id = p_policy_id)
     or exists (select from partitions q where q.id = any(p_decided) and p_limiter_id = any(q.limiter_ids)) then
     return false;
@@ -227,12 +229,15 @@ begin
   v_oldest := array(
     select q.id from partitions q
     where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now)
+      and (_takes(q.limiter_ids, p_limiter.id) > p_room.cap) is not true
     order by q.in_line_since limit _places_by_wait(p_policy, p_room));
   v_others := array(
     select q.id from partitions q
     where q.policy_id <> (p_policy).id and q.policy_id <> all (v_absent) and q.id = any(v_oldest || array(
       select x.id from partitions x
-      where x.blocked_on = p_limiter.id and x.policy_id <> all (v_absent) order by x.fair_key, x.due_at limit v_places)));
+      where x.blocked_on = p_limiter.id and x.policy_id <> all (v_absent)
+        and (_takes(x.limiter_ids, p_limiter.id) > p_room.cap) is not true
+      order by x.fair_key, x.due_at limit v_places)));
   if v_others = '{}' then
     return 0;
   end if;
@@ -284,12 +289,14 @@ declare
 begin
   return exists (
     select from (
-      (select q.policy_id from partitions q where q.blocked_on = p_limiter.id order by q.fair_key, q.due_at
-        limit _room_for_waiters(v_room, false))
+      (select q.policy_id from partitions q
+        where q.blocked_on = p_limiter.id and (_takes(q.limiter_ids, p_limiter.id) > v_room.cap) is not true
+        order by q.fair_key, q.due_at limit _room_for_waiters(v_room, false))
       union all
       (select q.policy_id from partitions q
-        where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now) order by q.in_line_since
-        limit _places_by_wait(p_policy, v_room))
+        where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now)
+          and (_takes(q.limiter_ids, p_limiter.id) > v_room.cap) is not true
+        order by q.in_line_since limit _places_by_wait(p_policy, v_room))
     ) x
     where x.policy_id <> (p_policy).id);
 end
@@ -334,7 +341,8 @@ begin
       continue;
     end if;
     v_line := '{}';
-    v_cap := case when (p_policy).by_cost and v_room.tokens is null and v_room.slots < 2147483647 then v_room.cap end;
+    v_cap := case when ((p_policy).by_cost or v_limiter.shared) and v_room.tokens is null and v_room.slots < 2147483647
+      then v_room.cap end;
     v_longest := least(_places_by_wait(p_policy, v_room), v_places);
     if v_limiter.shared then
       v_line := _own_in_line((p_policy).id, p_shard, v_limiter, v_cap, v_places, v_longest, p_now);
@@ -537,7 +545,7 @@ begin
         if v_limiter.shared then
           v_wake_at := least(v_wake_at, p_now + interval '1 second');   -- if this one comes no more, others do
         end if;
-        if v_limiter.shared and _leaves_places((p_policy).id, v_room.id, v_places, p_decided) then
+        if v_limiter.shared and _leaves_places((p_policy).id, v_room.id, v_room.cap, v_places, p_decided) then
           v_passed_by := v_passed_by + 1;
         elsif not v_is_told then
           v_left := v_left || v_room.id;
@@ -555,7 +563,7 @@ begin
         v_places := _room_for_waiters(v_room, false);
         v_is_told := v_limiter.shared and _tell_in_line(v_limiter, (p_policy).id, v_places, p_now);
         v_wake_at := p_now + case when v_is_told then interval '1 second' else interval '50 milliseconds' end;
-        if v_limiter.shared and _leaves_places((p_policy).id, v_room.id, v_places, p_decided) or not v_is_told then
+        if v_limiter.shared and _leaves_places((p_policy).id, v_room.id, v_room.cap, v_places, p_decided) or not v_is_told then
           v_passed_by := v_passed_by + 1;
         end if;
       end if;
