@@ -422,6 +422,54 @@ test("those whose jobs take more than a shared limit has hide nobody of a policy
   t.deepEqual([await tick("a"), await tick("b")], [0, 1]);
 });
 
+test("where each job takes all slots, one of ten jobs goes by wait", async (t) => {
+  for (const cost of [1, 10]) {
+    const it = await scenario(t, { gates: [memory(cost)] });
+    await it.stage("1@x", { cost });
+    await it.tick();
+    await it.stage("20@a", { cost, weight: 9 });
+    await it.stage("20@b", { cost });
+    await it.tick();
+    let went = "";
+    for (let n = 1; n <= 20; n++) {
+      await it.finish(1);
+      await it.tick(n * 6);
+      went += (await it.inFlight())[0]?.partition;
+    }
+    t.is(went, "aaaaaaaabaaaaaaaaaba", `cost ${cost}`);
+  }
+});
+
+test("a class has its share of the slots, whatever its jobs and others take", async (t) => {
+  for (const [first, later] of [
+    [5, 5],
+    [10, 1],
+    [1, 10],
+  ] as const) {
+    const it = await scenario(t, {
+      gates: [memory(10)],
+      class: (ctx: Ctx) => ctx.max - 1,
+      classShare: { 1: 0.1 },
+    });
+    await it.stage(`${10 / first}@x`, { cost: first });
+    await it.tick();
+    await it.stage("20@later", { max: 2, cost: later });
+    await it.stage(`${200 / first}@first`, { cost: first });
+    await it.tick();
+    for (let n = 0; n < 15; n++) {
+      await it.finish(10);
+      await it.tick();
+    }
+    const rows = await it.rows(
+      "select key, admitted_total::int as jobs from dispatch_policy_internal.partitions",
+    );
+    const jobs = Object.fromEntries(rows.map((row) => [row.key, row.jobs]));
+    const slotsOf = { first: jobs.first * first, later: jobs.later * later };
+    const share = slotsOf.later / (slotsOf.first + slotsOf.later);
+    t.true(share > 0.03 && share < 0.15, `${first} and ${later}: ${JSON.stringify(slotsOf)}`);
+  }
+});
+
 test("workers keep a limit by cost, wake each other, and need no sweep", async (t) => {
   const { between } = random(seedOf(t));
   const costs = Array.from({ length: 80 }, () => Math.floor(between(1, 6)));

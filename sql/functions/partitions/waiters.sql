@@ -399,12 +399,22 @@ create or replace function _class_turns(p_policy policies, p_shard text, p_room 
 returns table (id uuid, jobs int) language plpgsql stable rows 5 as $$
 #variable_conflict use_column
 declare
-  v_places int[] := _class_places((p_policy).class_shares, p_room.admitted, case
-    when p_room.slots is not null then p_room.slots - (p_room.reserved_for is not null)::int
+  v_room float8 := case when p_room.slots is not null then p_room.slots - case when p_room.reserved_for is null then 0 else p_room.reserved end
     else greatest(_jobs_through(p_room.tokens, 'Infinity', (   -- others may cost other
-      select q.head_cost from partitions q where q.blocked_on = p_room.id order by q.fair_key, q.due_at limit 1)), 1) end);
+      select q.head_cost from partitions q where q.blocked_on = p_room.id order by q.fair_key, q.due_at limit 1)), 1) end;
+  v_places int[] := _class_places((p_policy).class_shares, p_room.admitted, v_room);
+  v_unit int;
 begin
   for v_class in 1 .. coalesce(cardinality(v_places), 0) loop
+    if (p_policy).by_cost and p_room.tokens is null then
+      v_unit := _places_at_once(p_room, (
+        select _takes(q.limiter_ids, p_room.id) from partitions q
+        where q.blocked_on = p_room.id and q.fair_key >= _class_from(v_class) and q.fair_key < _class_from(v_class + 1)
+          and (_takes(q.limiter_ids, p_room.id) > p_room.cap) is not true
+        order by q.fair_key, q.due_at limit 1));
+      v_places := _class_places((p_policy).class_shares, p_room.admitted / v_unit,
+        (p_room.admitted + least(v_room, 1000)::int) / v_unit - p_room.admitted / v_unit);
+    end if;
     continue when v_places[v_class] = 0;
     return query
     with part as materialized (
@@ -441,9 +451,38 @@ create or replace function _room_for_waiters(
 $$;
 
 -- How many of a limiter's next places go by wait, see _longest_first.
-create or replace function _places_by_wait(policy policies, l room_before) returns int language sql immutable as $$
-  select case when (l).slots < 2147483647 or (l).rate > 0 then _longest_first(
-    policy, (l).admitted, coalesce((l).slots, _jobs_through((l).tokens, 'Infinity', 1) + 1)) else 0 end;
+create or replace function _places_by_wait(policy policies, l room_before) returns int language sql stable as $$
+  select case when ((l).slots < 2147483647 or (l).rate > 0) is not true then 0
+    when (policy).by_cost and (l).tokens is null then _slots_by_wait(policy, l)
+    else _longest_first(policy, (l).admitted, coalesce((l).slots, _jobs_through((l).tokens, 'Infinity', 1) + 1)) end;
+$$;
+
+-- The same of slots that jobs take several of.
+create or replace function _slots_by_wait(p_policy policies, p_room room_before) returns int language plpgsql stable as $$
+declare
+  v_unit int := _places_at_once(p_room, (
+    select _takes(q.limiter_ids, p_room.id) from partitions q
+    where q.blocked_on = p_room.id and q.in_line_since <= 'infinity'
+      and (_takes(q.limiter_ids, p_room.id) > p_room.cap) is not true
+    order by q.in_line_since limit 1));
+begin
+  return _longest_first(p_policy, p_room.admitted / v_unit,
+    (p_room.admitted + p_room.slots) / v_unit - p_room.admitted / v_unit);
+end
+$$;
+
+-- How many slots count as one place where a job that takes `p_takes` may go before its turn: as many as it or the first in line
+-- takes, whichever takes more.
+--
+-- The danger: each slot is a place. If jobs take ten, there is one place of a class or of who has waited for longest among those of
+-- each job. So they always went first, and others never.
+create or replace function _places_at_once(p_room room_before, p_takes int) returns int language plpgsql stable as $$
+begin
+  return greatest(1, p_takes, (
+    select _takes(q.limiter_ids, p_room.id) from partitions q
+    where q.blocked_on = p_room.id and (_takes(q.limiter_ids, p_room.id) > p_room.cap) is not true
+    order by q.fair_key, q.due_at limit 1));
+end
 $$;
 
 -- The places of staged jobs that are about to leave staging. If a worker pool requeues one, it gets its place again.
