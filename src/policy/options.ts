@@ -105,7 +105,7 @@ export interface PolicyOptions<Id, S, C> {
   /**
    * The least part of what a limit admits that goes to a class while jobs of it wait for that limit: with `{ 1: 0.1 }`
    * every tenth job is of class 1. By class, 1 to 5: a number from 0.001, with a sum below 1. Of several classes each has its
-   * part but for two jobs at most. Not with a shared limit. At a throttle whose jobs differ in cost it is approximate.
+   * part but for two jobs at most. Not with a shared limit. Where jobs of a gate differ in cost it is approximate.
    * @default none: lower classes go first without end
    */
   classShare?: Partial<Record<1 | 2 | 3 | 4 | 5, number>> | undefined;
