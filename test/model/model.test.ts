@@ -188,7 +188,7 @@ async function untie({ client }: Target): Promise<void> {
        from partitions p
        cross join lateral (
          -- one that is named twice stands there twice
-         select array_agg(l.gate || l.scope_key order by 1) as keys
+         select array_agg(l.gate || l.scope_key order by l.gate, l.scope_key) as keys
          from unnest(p.limiter_ids) i (id) join limiters l on l.id = i.id) s
        where p.in_line_since is not null) r
      where q.id = r.id and r.n > 0`,
