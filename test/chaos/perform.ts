@@ -2,7 +2,7 @@
 // back: so what the conductor sees running at once is never too much.
 import { setTimeout as delay } from "node:timers/promises";
 import type { Job } from "graphile-worker";
-import type { DispatchPolicyHelpers } from "../../src/index.ts";
+import { CancelledError, type DispatchPolicyHelpers } from "../../src/index.ts";
 import { ticketOf } from "../../src/run/fetched-job.ts";
 import { chance, onCommand, tell } from "./member.ts";
 import type { Execution } from "./messages.ts";
@@ -25,8 +25,10 @@ export async function perform(
   const n = starts++;
   await isNoted(n, () => tell({ start: execution(n, task, payload, job, own) }));
   const heeds = payload.key !== undefined && chance.chance(0.7);
-  await delay(payload.ms, undefined, heeds && signal ? { signal } : {}).catch(() => {});
-  if (payload.key !== undefined && signal?.aborted) tell({ met: "run of an older job cancelled" });
+  await delay(payload.ms, undefined, heeds && signal ? { signal } : {}).catch((error) => {
+    if (error.name !== "AbortError") throw error; // told to end: what follows says so
+  });
+  if (signal?.reason instanceof CancelledError) tell({ met: "run of an older job cancelled" });
   // never less than it was admitted for: the judge takes no returns into account
   if (task === "call" && chance.chance(0.3)) own?.settle({ cost: chance.pick([1, 1, 2]) });
   const cut = heeds && signal?.aborted === true;

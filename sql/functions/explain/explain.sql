@@ -118,11 +118,12 @@ begin
     join groups g on g.id = m.group_id
     where m.staged_id = (v_it ->> 'id')::bigint or m.job_id = (v_it ->> 'job_id')::bigint;
   end if;
+  v_it := v_it || jsonb_build_object('acts', case
+    when v_it ->> 'reason' = 'waiting_key' and v_it ->> 'error' is not null then 'developer'
+    when exists (select from jsonb_array_elements(v_it -> 'gates') g
+      where g ->> 'gate' = v_it ->> 'gate' and (g #>> '{set_by,lowers}')::boolean) then 'operator'
+    else (select r.acts from _known_reasons(v_it ->> 'reason') r) end);
   return v_it || jsonb_build_object('sentence', _sentence(v_it, v_now) || coalesce(v_in_groups, ''),
-      'acts', case when v_it ->> 'reason' = 'waiting_key' and v_it ->> 'error' is not null then 'developer'
-        when exists (select from jsonb_array_elements(v_it -> 'gates') g
-          where g ->> 'gate' = v_it ->> 'gate' and (g #>> '{set_by,lowers}')::boolean) then 'operator'
-        else (select r.acts from _known_reasons(v_it ->> 'reason') r) end,
       'page', (select r.page from _known_reasons(v_it ->> 'reason') r), 'mend', _mend(v_it, v_now))
     || case when v_groups is null then '{}' else jsonb_build_object('groups', v_groups) end;
 end
@@ -180,21 +181,25 @@ create or replace function _explained_run(p_id bigint) returns jsonb language sq
       'worker_id', j.locked_by, 'error', j.last_error, 'trace_id', _trace_id_of(_traceparent_of(j.flags)),
       'cancelled', case when f.cancelled_at is not null
         then jsonb_build_object('at', f.cancelled_at, 'by', f.cancelled_by, 'reason', f.cancel_reason) end)
-      || case when u.seconds > 0 and extract(epoch from clock_timestamp() - j.locked_at) > greatest(10 * u.seconds, 60)
+      || case when _is_long_run(extract(epoch from clock_timestamp() - j.locked_at)::float8, u.seconds)
         then jsonb_build_object('long', true, 'runs_usually', u.seconds) else '{}' end
     from (select p_id as id union all select f.job_id from in_flight_jobs f where f.staged_id = p_id) i
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = i.id
     left join in_flight_jobs f on f.job_id = j.id
     left join policies p on p.id = f.policy_id
     left join partitions q on q.id = f.partition_id
-    left join lateral (
-      select _quantile(0.95, m.runs, m.run_max) as seconds from minutes m where m.policy_id = f.policy_id and m.minute = '-infinity'
-    ) u on true
+    cross join lateral (select _usual_seconds(f.policy_id) as seconds) u
     left join lateral (   -- else it read all jobs
       select x.policy, x.partition from :DISPATCH_POLICY_SCHEMA.jobs x where x.id = j.id and x.state = 'failed' limit 1
     ) v on true
     limit 1
   ), jsonb_build_object('state', 'unknown', 'id', p_id::text));
+$$;
+
+-- The seconds that 95 of 100 runs of a policy take at most, of all that it has had. Null: none has ended.
+create or replace function _usual_seconds(p_policy_id int) returns float8 language sql stable
+set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp as $$
+  select _quantile(0.95, m.runs, m.run_max) from minutes m where m.policy_id = p_policy_id and m.minute = '-infinity';
 $$;
 
 -- The jobs of a partition that failed for good, as json: how many, up to 100, and the error of the newest; null: none.
@@ -427,8 +432,7 @@ begin
         select jsonb_agg(jsonb_build_object(
           'job_id', f.job_id::text, 'policy', (select p.name from policies p where p.id = f.policy_id), 'partition', q.key,
           'admitted_at', f.admitted_at, 'started_at', j.locked_at,
-          'worker_id', j.locked_by, 'long', coalesce(
-            u.seconds > 0 and extract(epoch from p_now - j.locked_at) > greatest(10 * u.seconds, 60), false)) order by f.admitted_at, f.job_id)
+          'worker_id', j.locked_by, 'long', _is_long_run(extract(epoch from p_now - j.locked_at)::float8, u.seconds)) order by f.admitted_at, f.job_id)
         from (
           select x.* from in_flight_jobs x where n.id = any(x.limiter_ids) order by x.admitted_at, x.job_id limit 5) f
         join partitions q on q.id = f.partition_id
@@ -458,9 +462,7 @@ begin
         _lack_reason(n.kind, n.tokens, n.rate, coalesce(n.share, n.cap), i.takes) as reason,
         coalesce(n.tokens, n.shadow_tokens) as tokens, n.shadow_tokens is not null or n.shadow_slots is not null as is_shadow
     ) k
-    left join lateral (   -- all of its runs
-      select _quantile(0.95, m.runs, m.run_max) as seconds from minutes m
-      where m.policy_id = (p_policy).id and m.minute = '-infinity' and k.tokens is null and k.lacks
-    ) u on true);
+    cross join lateral (
+      select case when k.tokens is null and k.lacks then _usual_seconds((p_policy).id) end as seconds) u);
 end
 $$;

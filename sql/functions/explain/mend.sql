@@ -12,7 +12,7 @@ create or replace function _mend(p_it jsonb, p_now timestamptz) returns jsonb la
 declare
   v_reason text := p_it ->> 'reason';
   v_kind text := _reason_kind(v_reason);
-  v_acts text := (select r.acts from _known_reasons(v_reason) r);
+  v_acts text := p_it ->> 'acts';
   v_gate jsonb := (select g from jsonb_array_elements(p_it -> 'gates') g where g ->> 'gate' = p_it ->> 'gate');
   v_limit jsonb := v_gate -> 'limit';
   v_long jsonb := case when (p_it ->> 'long')::boolean then jsonb_build_array(p_it -> 'job_id')
@@ -31,8 +31,8 @@ begin
       jsonb_build_object('ids', jsonb_build_array(p_it -> 'job_id')));
   elsif (v_kind = 'cap' or p_it ->> 'state' = 'running') and v_long <> '[]' and v_no_ticks is not true then
     return jsonb_build_object('words', case when v_long -> 1 is null then 'If job ' || (v_long ->> 0) || ' hangs, to end it'
-        else 'If jobs ' || (select string_agg(x, ', ') from jsonb_array_elements_text(v_long) x) || ' hang, to end them' end
-, 'verb', 'cancel', 'options', jsonb_build_object('ids', v_long));
+        else 'If jobs ' || (select string_agg(x, ', ') from jsonb_array_elements_text(v_long) x) || ' hang, to end them' end,
+      'verb', 'cancel', 'options', jsonb_build_object('ids', v_long));
   elsif p_it -> 'failed' <> 'null' and v_reason is null then
     return jsonb_build_object('words', 'To bring ' || case p_it #>> '{failed,jobs}' when '1' then 'it' else 'them' end || ' back',
       'verb', 'retry', 'options', v_partition);
@@ -72,9 +72,8 @@ begin
   return jsonb_build_object('verb', v_verb, 'options', v_options, 'words', case
     when v_no_ticks and v_kind is distinct from 'stop' and v_acts is distinct from 'developer'
       then 'Start a worker that has its policy' || coalesce('. To ' || v_it || ' now', '')
-    when v_acts = 'developer' then 'Once its cause is mended, to ' || v_it
-    when v_reason = 'waiting_key' and p_it ->> 'error' is not null then 'Once its cause is mended, it goes by itself'
-    when v_acts = 'operator' or v_verb = 'clear_limit' or p_it ->> 'no_estimate' = 'it is never due' then 'To ' || v_it
+    when v_acts = 'developer' then 'Once its cause is mended, ' || coalesce('to ' || v_it, 'it goes by itself')
+    when v_acts = 'operator' or p_it ->> 'no_estimate' = 'it is never due' then 'To ' || v_it
     else 'Nothing to do: it goes by itself' || coalesce(' in ' || _start_in_words(p_it, p_now), ', and nobody can tell when')
       || coalesce('. To ' || v_it || ' sooner', '') end);
 end

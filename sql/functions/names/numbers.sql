@@ -34,8 +34,7 @@ create or replace function _long_since(now timestamptz) returns timestamptz lang
 $$;
 
 -- How many of the next `places` go to the partitions that have been in line for longest (_long_since): every tenth one that is no
--- later class's. In fair
--- order alone, a partition would wait without end beside a stream of new partitions of a greater weight. If wait alone decided,
+-- later class's. In fair order alone, a partition would wait without end beside a stream of new partitions of a greater weight. If wait alone decided,
 -- weights would count for nothing behind a long line.
 create or replace function _longest_first(policy policies, admitted bigint, places float8)
 returns int language sql immutable as $$
@@ -95,6 +94,12 @@ language sql immutable return (
     from (select e.key::int as bucket, e.value::float8 as jobs from jsonb_each_text(p_counts) e) c
   ) b
   where b.up_to >= p_share * b.all_jobs order by b.bucket limit 1);
+
+-- Whether a run of so many seconds is far longer than those of its policy: over a minute, and ten times as long as 95 of 100 of
+-- them (`usual`, see _usual_seconds). Not if that is not known.
+create or replace function _is_long_run(seconds float8, usual float8) returns boolean language sql immutable as $$
+  select coalesce(usual > 0 and seconds > greatest(10 * usual, 60), false);
+$$;
 
 -- Two objects of counts or seconds, added by key.
 create or replace function _sum_by_key(a jsonb, b jsonb) returns jsonb language sql immutable as $$

@@ -141,15 +141,14 @@ const LOOKED_AT = 1000;
 const hungRun: Check = async ({ ask }) => {
   const rows = await ask<{ policy: string; jobs: number; ids: string[]; seconds: number; usual: number }>(
     `select p.name as policy, count(*)::int as jobs, (array_agg(f.job_id order by j.locked_at))[1:5] as ids,
-       extract(epoch from clock_timestamp() - min(j.locked_at))::float8 as seconds, max(u.seconds) as usual
+       extract(epoch from clock_timestamp() - min(j.locked_at))::float8 as seconds, max(p.usual) as usual
      from (select x.job_id, x.policy_id from :DISPATCH_POLICY_INTERNAL.in_flight_jobs x order by x.job_id limit ${LOOKED_AT}) f
-     join :DISPATCH_POLICY_INTERNAL.policies p on p.id = f.policy_id
-     cross join lateral (
-       select :DISPATCH_POLICY_INTERNAL._quantile(0.95, m.runs, m.run_max) as seconds
-       from :DISPATCH_POLICY_INTERNAL.minutes m where m.policy_id = p.id and m.minute = '-infinity' limit 1) u
+     join (   -- once for each policy, not for each job
+       select x.id, x.name, :DISPATCH_POLICY_INTERNAL._usual_seconds(x.id) as usual
+       from :DISPATCH_POLICY_INTERNAL.policies x offset 0) p on p.id = f.policy_id
      cross join lateral (
        select x.locked_at from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job_id limit 1) j
-     where u.seconds > 0 and extract(epoch from clock_timestamp() - j.locked_at) > greatest(10 * u.seconds, 60)
+     where :DISPATCH_POLICY_INTERNAL._is_long_run(extract(epoch from clock_timestamp() - j.locked_at)::float8, p.usual)
      group by 1 order by 4 desc limit 20`,
   );
   return rows.map(({ policy, jobs, ids, seconds, usual }) => ({
