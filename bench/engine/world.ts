@@ -76,6 +76,8 @@ export async function makeWorld({
   const query = async <Row extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<Row[]> =>
     (await client.query<Row>(text, values)).rows;
 
+  // As in the engine's functions: under another path, a bare `add_jobs` beside theirs would be planned anew each time, and so would theirs.
+  await query("set search_path = pg_catalog, dispatch_policy_internal, pg_temp");
   const pid = (await query<{ pid: number }>("select pg_backend_pid() as pid"))[0]!.pid;
 
   const definition = {

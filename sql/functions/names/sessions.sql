@@ -122,7 +122,7 @@ create or replace function _left_to_pass(p_policy_id int, p_left_for text, p_mes
 returns void language plpgsql as $$
 begin
   insert into activity (policy_id, at, left_to_pass)
-  values (p_policy_id, p_now, jsonb_build_object(p_left_for, 1));
+  select p.id, p_now, jsonb_build_object(p_left_for, 1) from policies p where p.id = p_policy_id;   -- it may be gone
   if p_left_for like 'failed: %' then
     perform pg_notify('dispatch_policy', json_build_object(
       'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', p.name,

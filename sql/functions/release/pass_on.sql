@@ -19,10 +19,12 @@
 -- The danger: a job that waits for another transaction, or that Graphile Worker refuses, would delay the release and all who
 -- wait for its limiters. The cure: it waits for 5 ms, and the next pass meets such a job.
 --
---   p_limiter_ids   of one policy. It locks them, and waits for a moment
+--   of_policy    whose limiters they are; null: found by the jobs
+--   p_limiter_ids   it locks them, and waits for a moment. Null: those of the jobs
 --   p_jobs       the jobs that have succeeded and free their slots here; empty: none does
---   p_ending     those of them whose end Graphile Worker is recording
---   left_for     why all is left to the next pass, see docs/engine.md; null: it is not
+--   p_job_ids    theirs
+--   left_for     why all is left to the next pass, see docs/engine.md; null: it is not. 'ends': somebody else is to hear of these
+--     ends, so _free_slots sees to them, and passes them on
 --   p_now        null: the database clock, read after the locks
 --   message      of an error that nobody expects
 --   leaves       some partitions are left to the next pass, or wait for a time
@@ -30,7 +32,7 @@
 --
 -- Locks: limiters ascending, in-flight rows. Partitions, without waiting, and then as _admit_few.
 create or replace function _pass_slots_on(
-  p_policy_id int, p_limiter_ids bigint[], p_jobs finished_job[], p_ending bigint[], p_now timestamptz,
+  inout of_policy int, p_limiter_ids bigint[], p_jobs finished_job[], p_job_ids bigint[], p_now timestamptz,
   out policy text, out left_for text, out message text, out admitted int, out leaves boolean, out is_recorded boolean
 ) language plpgsql set lock_timeout = '250ms' as $$
 declare
@@ -40,6 +42,7 @@ declare
   v_limiters limiters[];
   v_limiter limiters;
   v_locked_ids bigint[] := '{}';
+  v_are_plain boolean := true;
   v_freed int[];
   v_job finished_job;
   v_row in_flight_jobs;
@@ -67,22 +70,33 @@ begin
     admitted := 0; leaves := false; is_recorded := false;
     v_limiters := array(
       select l from limiters l
-      where l.id = any(p_limiter_ids) order by l.id for no key update);
+      where l.id = any(coalesce(p_limiter_ids, array(
+        select unnest(f.limiter_ids) from in_flight_jobs f where f.job_id = any(p_job_ids))))
+      order by l.id for no key update);
     v_timeout := set_config('lock_timeout', '5ms', true);
     v_now := coalesce(p_now, clock_timestamp());
     foreach v_limiter in array v_limiters loop
       v_locked_ids := v_locked_ids || v_limiter.id;
+      continue when v_limiter.shared;
+      of_policy := coalesce(of_policy, v_limiter.policy_id);
+      -- ends change an adaptive one; and a job that took another's place may have limiters of two policies
+      v_are_plain := v_are_plain and v_limiter.current_max is null and v_limiter.policy_id = of_policy;
     end loop;
     select p as policy, exists (select from partitions q where q.blocked_on = any(v_locked_ids)) as is_waited,
       exists (
         select from partitions q
         where q.blocked_on = any(v_locked_ids) and q.looked_at < v_now - make_interval(secs => p.half_life)) as are_old,
       exists (select from overrides o where o.policy_id = p.id) as is_overridden,
+      v_are_plain and not p.fair_by_work and p.breaker_failures is null and not p.watched and not exists (select from groups)
+        and not exists (select from partitions q where q.probe_job_id = any(p_job_ids)) as are_plain,
       case when exists (select from arrivals a where a.policy = p.name) then 'arrivals'
         when (p.ahead_limiter_id = any(v_locked_ids)) is not true then 'locked'   -- with this lock nobody removes the policy meanwhile
         when exists (select from partitions q where q.blocked_on = p.ahead_limiter_id) then 'ahead'
         else _left_for(p, v_now) end as left_for
-    into v_there from policies p where p.id = p_policy_id;
+    into v_there from policies p where p.id = of_policy;
+    if p_jobs <> '{}' and v_there.are_plain is not true then
+      raise exception 'ends' using errcode = 'DPOUT';
+    end if;
     v_policy := v_there.policy;
     policy := v_policy.name;
     if v_there.is_waited and v_there.left_for is not null then
@@ -93,7 +107,8 @@ begin
     foreach v_job in array p_jobs loop
       v_row := _end_slot(v_job.job, v_job.admission, v_job.attempt);
       continue when v_row.job_id is null;
-      if not v_row.limiter_ids <@ v_locked_ids or v_row.cancelled_at is not null then   -- a newer job may wait for its end
+      if v_row.policy_id <> of_policy or not v_row.limiter_ids <@ v_locked_ids
+        or v_row.cancelled_at is not null then   -- a newer job may wait for its end
         raise exception 'moved' using errcode = 'DPOUT';
       end if;
       foreach v_id in array v_row.limiter_ids loop
@@ -101,7 +116,9 @@ begin
         v_freed[v_at] := v_freed[v_at] + 1;
       end loop;
       v_gone := v_gone + 1;
-      if v_job.job = any(p_ending) then
+      if v_job.ends and coalesce(v_policy.ahead_seconds, v_policy.ahead) is not null and exists (
+        select from :GRAPHILE_WORKER_SCHEMA.jobs j
+        where j.id = v_job.job and j.attempts = v_job.attempt and j.locked_at is not null) then
         v_ending := v_ending || v_job.job;
       end if;
       v_lags := v_lags || _seconds(v_job.lag_ms);
@@ -119,7 +136,7 @@ begin
             and v_job.task = (v_limiter.durations[1]).task then
             case when v_job.duration_ms >= 0 then array[_duration_after(
               v_job.task, (v_limiter.durations[1]).seconds, v_job.duration_ms / 1000, 1)] else v_limiter.durations end
-          else _durations_after(p_policy_id, v_limiter.durations, p_jobs) end;
+          else _durations_after(of_policy, v_limiter.durations, p_jobs) end;
       end if;
       v_limiters[v_at] := v_limiter;
     end loop;
@@ -160,7 +177,7 @@ begin
     end if;
     if v_gone > 0 or cardinality(v_claimed) > 0 then
       insert into activity (policy_id, at, succeeded, failed, lags, runs, passes, pass_seconds, admitted, denied, waits)
-      values (p_policy_id, v_now, v_gone, 0, v_lags, v_runs, 0, 0, admitted, v_denied, v_waited);
+      values (of_policy, v_now, v_gone, 0, v_lags, v_runs, 0, 0, admitted, v_denied, v_waited);
     end if;
 
     if v_there.is_waited then
@@ -172,7 +189,7 @@ begin
         end if;
       end loop;
       if v_left <> '{}' then
-        insert into freed (policy_id, limiter_id) select p_policy_id, u.id from unnest(v_left) u (id);
+        insert into freed (policy_id, limiter_id) select of_policy, u.id from unnest(v_left) u (id);
       end if;
       if v_left <> '{}' or v_is_timed then
         leaves := true;

@@ -48,12 +48,10 @@ declare
   v_jobs finished_job[];
   v_job_ids bigint[];
   v_limiter_ids bigint[];
-  v_policy_id int;
   v_settles boolean;
   v_fails boolean;
   v_is_small boolean;   -- they have succeeded, and nothing but their slots is to be looked after
   v_passes_on boolean;
-  v_counts_ends boolean;   -- an ahead bound counts jobs that are ending
   v_wakes boolean;
   v_ending bigint[] := '{}';
   v_left bigint[] := '{}';
@@ -72,32 +70,19 @@ begin
   v_passes_on := p_passes_on and cardinality(v_job_ids) <= _few()
     and (current_setting('dispatch_policy.server', true) is not distinct from :'DISPATCH_POLICY_SCHEMA' or _meet_server());
   if v_is_small and v_passes_on then
-    select p.id, f.limiter_ids, coalesce(p.ahead_seconds, p.ahead) is not null into v_policy_id, v_limiter_ids, v_counts_ends
-    from (
-      select array_agg(u.id) as limiter_ids, min(f.policy_id) as policy_id
-      from in_flight_jobs f cross join unnest(f.limiter_ids) u (id)
-      where f.job_id = any(v_job_ids) having min(f.policy_id) = max(f.policy_id)
-    ) f
-    join policies p on p.id = f.policy_id
-    where not p.fair_by_work and p.breaker_failures is null and not p.watched
-      and not exists (select from groups)
-      and not exists (select from partitions q where q.probe_job_id = any(v_job_ids))
-      -- ends change an adaptive one; and a job that took another's place has limiters of two policies
-      and not exists (
-        select from limiters l where l.id = any(f.limiter_ids) and (l.current_max is not null or l.policy_id <> p.id and not l.shared));
-    if found then
-      v_turn := _pass_slots_on(
-        v_policy_id, v_limiter_ids, v_jobs, case when v_counts_ends then _ends_being_recorded(v_jobs) else '{}' end, p_now);
-      if v_turn.left_for is null then
-        left_ids := '{}'; is_recorded := v_turn.is_recorded;
-        may_end := case when v_turn.leaves then 0 end;
-        if v_turn.admitted > 0 then
-          passed_on := jsonb_build_array(jsonb_build_object('policy', v_turn.policy, 'jobs', v_turn.admitted));
-        end if;
-        return;
+    v_turn := _pass_slots_on(null, null, v_jobs, v_job_ids, p_now);
+    if v_turn.left_for is null then
+      left_ids := '{}'; is_recorded := v_turn.is_recorded;
+      may_end := case when v_turn.leaves then 0 end;
+      if v_turn.admitted > 0 then
+        passed_on := jsonb_build_array(jsonb_build_object('policy', v_turn.policy, 'jobs', v_turn.admitted));
       end if;
+      return;
+    elsif v_turn.left_for <> 'ends' then
       v_passes_on := v_turn.left_for = 'shared';   -- perhaps to another policy
-      perform _left_to_pass(v_policy_id, v_turn.left_for, v_turn.message, coalesce(p_now, clock_timestamp()));
+      v_none := _left_to_pass(coalesce(v_turn.of_policy, (
+          select min(f.policy_id) from in_flight_jobs f where f.job_id = any(v_job_ids))),
+        v_turn.left_for, v_turn.message, coalesce(p_now, clock_timestamp()));
     end if;
   end if;
   v_limiter_ids := array(
