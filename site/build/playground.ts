@@ -26,7 +26,7 @@ package's own SQL and TypeScript, on a PostgreSQL that runs in your browser. Onl
 <div class="axis" aria-hidden="true"><span></span><span id="axis"></span><span></span></div>
 <label class="time"><span>Look at</span> <input type="range" id="time" min="0" max="60" value="60" disabled><output class="at" id="at">the end</output></label>
 <figcaption><span class="key starts"></span> starts <span class="key waiting"></span> jobs that wait
-<span class="key held"></span> partition held <span class="key bad"></span> runs that failed or were refused</figcaption></figure>
+<span class="key held"></span> partition held <span class="key bad"></span> runs that failed, were refused or cancelled</figcaption></figure>
 <div class="wide"><table><caption>Each tenant at that time, and why its next job waits, in the words of <code>explain</code></caption>
 <thead><tr><th scope="col">Tenant</th><th scope="col" class="number">Started</th><th scope="col" class="number">Run</th><th scope="col" class="number">Wait</th><th scope="col">Why</th></tr></thead>
 <tbody id="tenants"></tbody></table></div>

@@ -1,5 +1,6 @@
 // The chart: a lane for each tenant, with its starts over time, the jobs that waited, and what went wrong.
-import type { Setup } from "./setup.ts";
+import { policyNameOf } from "./policy.ts";
+import { type Setup, tenantsOf } from "./setup.ts";
 import { FRAMES, type Frame } from "./simulation.ts";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -10,12 +11,12 @@ const HEIGHT = 40;
 /** The strip at the bottom, for holds and for runs that went wrong. */
 const STRIP = 6;
 
-export function makeLanes(list: HTMLElement, names: readonly string[]): void {
-  const lanes = names.map((name) => {
+export function makeLanes(list: HTMLElement, setup: Setup): void {
+  const lanes = tenantsOf(setup).map((name, tenant) => {
     const lane = document.createElement("li");
     const label = document.createElement("span");
     label.className = "name";
-    label.textContent = name;
+    writeName(label, setup, tenant);
     const drawing = document.createElementNS(SVG, "svg");
     drawing.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
     drawing.setAttribute("preserveAspectRatio", "none");
@@ -27,6 +28,15 @@ export function makeLanes(list: HTMLElement, names: readonly string[]): void {
     return lane;
   });
   list.replaceChildren(...lanes);
+}
+
+/** The tenant's name, and that of its policy if there are two. */
+export function writeName(element: HTMLElement, setup: Setup, tenant: number): void {
+  element.textContent = tenantsOf(setup)[tenant] ?? "";
+  if (setup.policies === 1) return;
+  const policy = document.createElement("small");
+  policy.textContent = policyNameOf(setup, tenant);
+  element.append(" ", policy);
 }
 
 /** Draws all frames. The lanes share their scales, so that their heights can be compared. */
@@ -49,7 +59,7 @@ export function drawLanes(list: HTMLElement, frames: readonly Frame[], setup: Se
     if (frames.length > 0) parts.push(bar("cursor", place - 0.1, 0, HEIGHT, 0.15));
     drawing.replaceChildren(...parts);
     const { started = 0, waiting = 0 } = standings.at(-1) ?? {};
-    const name = lane.querySelector(".name")?.textContent ?? "";
+    const name = tenantsOf(setup)[tenant];
     const words = `${name}: ${started} starts, ${waiting} jobs wait at the end`;
     drawing.setAttribute("aria-label", frames.length > 0 ? words : `${name}: no run yet`);
     (lane.querySelector(".count") as HTMLElement).textContent = frames.length > 0 ? String(started) : "";

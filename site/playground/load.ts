@@ -12,14 +12,23 @@ export interface PlannedJob {
 
 /** By time, and then by tenant. */
 export function jobsOf(setup: Setup): readonly PlannedJob[] {
-  const overMs = setup.arrival === "burst" ? 0 : setup.over * 1000;
   const jobs = countsOf(setup).flatMap((count, tenant) =>
-    Array.from({ length: count }, (_, n) => ({
-      ...{ tenant, n, at: Math.round((overMs * (n + chance(tenant, n, 1))) / count) },
-    })),
+    Array.from({ length: count }, (_, n) => ({ tenant, n, at: atOf(setup, tenant, n, count) })),
   );
   return jobs.sort((a, b) => a.at - b.at || a.n - b.n || a.tenant - b.tenant);
 }
+
+/** Jobs of one key come one after the other, a millisecond apart. */
+function atOf({ arrival, over, newest }: Setup, tenant: number, n: number, count: number): number {
+  if (arrival === "burst") return newest === "keep" ? 0 : n;
+  const size = arrival === "bursts" ? BURST : 1;
+  const place = Math.floor(n / size);
+  return (
+    Math.round((over * 1000 * (place + chance(tenant, place, 1))) / Math.ceil(count / size)) + (n % size)
+  );
+}
+
+const BURST = 10;
 
 /** How many jobs each tenant has. Their sum is the number that was asked for, and each has one. */
 function countsOf({ tenants, jobs, skew }: Setup): number[] {
@@ -31,7 +40,7 @@ function countsOf({ tenants, jobs, skew }: Setup): number[] {
   return counts;
 }
 
-export type Outcome = "succeeded" | "failed" | "refused";
+export type Outcome = "succeeded" | "failed" | "refused" | "cancelled";
 
 export interface PlannedRun {
   readonly ms: number;
@@ -42,6 +51,8 @@ export interface PlannedRun {
 const REFUSES_FROM_MS = 8000;
 /** A refusal comes at once. */
 const REFUSAL_MS = 150;
+/** A run takes so long at most to end once it is told to. */
+export const HEEDS_MS = 150;
 /** What the partner says in `retry-after`. */
 export const RETRY_AFTER_MS = 8000;
 

@@ -1,9 +1,9 @@
 // The playground's page: cards and sliders become a setup, the worker runs it, and its frames become lanes and a table.
-import { drawLanes, makeLanes } from "./lanes.ts";
+import { drawLanes, makeLanes, writeName } from "./lanes.ts";
 import { BEGIN, type Order, type Said } from "./messages.ts";
 import { textOf } from "./policy.ts";
 import { PRESETS } from "./presets.ts";
-import { DEFAULTS, FIELDS, readSetup, type Setup, shown, tenantsOf } from "./setup.ts";
+import { DEFAULTS, FIELDS, readSetup, type Setup, shown } from "./setup.ts";
 import { FRAMES, type Frame } from "./simulation.ts";
 
 const byId = <E extends HTMLElement>(id: string) => document.getElementById(id) as E;
@@ -107,7 +107,7 @@ function clear(): void {
   end("");
   frames = [];
   shownSetup = setup;
-  makeLanes(byId("lanes"), tenantsOf(setup));
+  makeLanes(byId("lanes"), setup);
   byId("axis").textContent = "";
   time.disabled = true;
   byId("tenants").replaceChildren();
@@ -158,8 +158,25 @@ function hear(said: Said): void {
 
 function summary({ passes, startMs, runMs }: Extract<Said, { says: "done" }>): string {
   const started = frames.at(-1)?.tenants.reduce((sum, one) => sum + one.started, 0) ?? 0;
+  const isCancelled = ({ outcome }: { outcome: string }) => outcome === "cancelled";
+  const cancelled = frames.flatMap(({ ends }) => ends.filter(isCancelled)).length;
+  const how = [`at most ${mostAtOnce()} at once`, cancelled > 0 && `${cancelled} cancelled`].filter(Boolean);
   const seconds = (ms: number) => (ms / 1000).toFixed(1);
-  return `${started} starts in ${shownSetup.seconds} s, by ${passes} passes. It took ${seconds(runMs)} s, and ${seconds(startMs)} s to start.`;
+  return `${started} starts in ${shownSetup.seconds} s, ${how.join(", ")}, by ${passes} passes. It took ${seconds(runMs)} s, and ${seconds(startMs)} s to start.`;
+}
+
+/** How many ran at once at most. At one moment, runs end before others start. */
+function mostAtOnce(): number {
+  const changes = frames.flatMap(({ starts, ends }) => [
+    ...starts.map(({ at }) => ({ at, by: 1 })),
+    ...ends.map(({ at }) => ({ at, by: -1 })),
+  ]);
+  let [running, most] = [0, 0];
+  for (const { by } of changes.sort((a, b) => a.at - b.at || a.by - b.by)) {
+    running += by;
+    most = Math.max(most, running);
+  }
+  return most;
 }
 
 /** Ends the worker, if one runs, and says so. */
@@ -190,21 +207,25 @@ function draw(): void {
 }
 
 function fillTable(frame: Frame): void {
-  const names = tenantsOf(shownSetup);
+  const titles = [...document.querySelectorAll("thead th")].map(({ textContent }) => textContent ?? "");
   const rows = frame.tenants.map((one, tenant) => {
     const row = document.createElement("tr");
     const cells: [string, string, string][] = [
-      ["th", "", names[tenant] ?? ""],
+      ["th", "", ""],
       ["td", "number", String(one.started)],
       ["td", "number", String(one.running)],
       ["td", "number", String(one.waiting)],
       ["td", "why", inSeconds(one.sentence)],
     ];
-    for (const [tag, kind, text] of cells) {
+    for (const [n, [tag, kind, text]] of cells.entries()) {
       const cell = document.createElement(tag);
+      cell.dataset.of = titles[n]; // where the table is too narrow for columns
       if (kind) cell.className = kind;
-      if (tag === "th") cell.setAttribute("scope", "row");
       cell.textContent = text;
+      if (tag === "th") {
+        cell.setAttribute("scope", "row");
+        writeName(cell, shownSetup, tenant);
+      }
       row.append(cell);
     }
     return row;

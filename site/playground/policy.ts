@@ -1,10 +1,30 @@
-// The policy of a setup: as an object, which the engine runs, and as the TypeScript that a visitor copies.
+// The policy of a setup, or its two: as an object, which the engine runs, and as the TypeScript that a visitor copies.
+import { adaptiveConcurrency, concurrency, throttle } from "../../src/gates/all.ts";
 import { exponential } from "../../src/policy/backoff.ts";
 import { type AnyPolicy, definePolicy } from "../../src/policy/policy.ts";
+import { shared } from "../../src/policy/shared.ts";
 import { isNight, nightOf, RETRY_AFTER_MS } from "./load.ts";
 import type { Setup } from "./setup.ts";
 
-export const POLICY = "call_partner";
+const POLICY = "call_partner";
+const POLICIES = { callPartner: POLICY, syncPartner: "sync_partner" } as const;
+const LIMITS = {
+  throttle: "partnerRate",
+  concurrency: "partnerSlots",
+  adaptiveConcurrency: "partnerSlots",
+} as const;
+const limitName = (kind: GateOptions["kind"]) =>
+  LIMITS[kind].replace(/[A-Z]/, (it) => `_${it.toLowerCase()}`);
+
+/** The name of a tenant's policy. */
+export const policyNameOf = ({ policies }: Setup, tenant: number): string =>
+  Object.values(POLICIES)[tenant % policies] as string;
+
+/** The throttle, as `setLimit` names it. A shared limit is a policy of its own. */
+export const throttleOf = ({ policies }: Setup): { policy: string; gate: string } =>
+  policies > 1
+    ? { policy: limitName("throttle"), gate: limitName("throttle") }
+    : { policy: POLICY, gate: "throttle" };
 
 interface Payload {
   readonly tenant: string;
@@ -58,14 +78,19 @@ function gatesOf(setup: Setup): readonly GateOptions[] {
   return gates;
 }
 
-export function policyOf(setup: Setup): AnyPolicy {
-  const { scope, weight, later, share, shards, failing } = setup;
+export function policiesOf(setup: Setup): readonly AnyPolicy[] {
+  const { scope, weight, later, shards, failing, policies, newest } = setup;
   const scoped = {
     tenant: {},
     account: { scope: (ctx: Payload) => ctx.account },
     policy: { scope: "policy" },
   }[scope];
   const names = contextOf(setup);
+  const share = shareOf(setup);
+  const gates = gatesOf(setup).map(({ kind, options, byCost }) => {
+    const gate = MAKE[kind]({ ...options, ...(byCost && { cost: (ctx: Payload) => ctx.slots }), ...scoped });
+    return policies > 1 ? shared(limitName(kind), gate as Parameters<typeof shared>[1]) : gate;
+  });
   const options = {
     ...(names.length > 0 && {
       context: (payload: Payload) => Object.fromEntries(names.map((name) => [name, payload[name]])),
@@ -73,48 +98,86 @@ export function policyOf(setup: Setup): AnyPolicy {
     partitionBy: "tenant",
     ...(weight > 1 && { weight: (ctx: Payload) => ctx.weight }),
     ...(later > 0 && { class: (ctx: Payload) => ctx.later }),
-    ...(later > 0 && share > 0 && { classShare: { [later]: share / 100 } }),
+    ...(share > 0 && { classShare: { [later]: share / 100 } }),
     ...(shards > 1 && { shardBy: (ctx: Payload) => ctx.shard }),
-    gates: (make: Record<GateOptions["kind"], (given: object) => unknown>) =>
-      gatesOf(setup).map(({ kind, options, byCost }) =>
-        make[kind]({ ...options, ...(byCost && { cost: (ctx: Payload) => ctx.slots }), ...scoped }),
-      ),
+    gates,
+    ...(newest !== "keep" && { whenRunning: WHEN_RUNNING[newest] }),
     ...(failing > 0 && { backoff: BACKOFF }),
   };
-  return definePolicy(POLICY, options as never);
+  return Object.values(POLICIES)
+    .slice(0, policies)
+    .map((name) => definePolicy(name, options as never));
 }
+
+const MAKE = { throttle, concurrency, adaptiveConcurrency } as unknown as Readonly<
+  Record<GateOptions["kind"], (given: object) => unknown>
+>;
+const WHEN_RUNNING = { cancel: "cancel", later: { cancel: true, minRun: "1 second" } } as const;
+
+/** What is kept for the class, in percent. A policy with shared limits has no such share. */
+const shareOf = ({ later, share, policies }: Setup): number => (later > 0 && policies === 1 ? share : 0);
 
 /** 2, 4, 8, 16 … seconds. */
 const BACKOFF = exponential({ base: "2 seconds" });
 
-/** The same policy as its file would be. */
+/** The same as files would be. */
 export function textOf(setup: Setup): string {
-  const { failing, refused, later, share } = setup;
-  const helpers = ["definePolicy", failing > 0 && "exponential"].filter(Boolean);
-  const kinds = gatesOf(setup).map(({ kind }) => kind);
+  const { failing, refused, policies } = setup;
+  const gates = gatesOf(setup);
   const context = contextOf(setup);
+  const isShared = policies > 1 && gates.length > 0;
+  const shares = isShared ? ["shared", ...gates.map(({ kind }) => kind)] : [];
+  const helpers = ["definePolicy", ...(failing > 0 ? ["exponential"] : []), ...shares].sort();
+  const asType = context.map((name) => `${name}: ${typeOf(name)}`).join("; ");
   const lines = [
     "// policies.ts",
     `import { ${helpers.join(", ")} } from "graphile-worker-dispatch-policy";`,
     context.length > 0 && 'import { z } from "zod";',
+    ...(isShared ? [""] : []),
+    isShared && context.length > 0 && `type Context = { ${asType} };`,
+    ...(isShared
+      ? gates.map(
+          (gate) =>
+            `const ${LIMITS[gate.kind]} = shared("${limitName(gate.kind)}", ${gateText(gate, setup)});`,
+        )
+      : []),
+    ...Object.entries(POLICIES)
+      .slice(0, policies)
+      .flatMap(([variable, name]) => policyText(setup, variable, name)),
+    ...(refused > 0 ? TASK : []),
+    ...(isNight(setup) ? nightText(setup) : []),
+  ];
+  return `${lines.filter((line) => line !== false).join("\n")}\n`;
+}
+
+function policyText(setup: Setup, variable: string, name: string): readonly (string | false)[] {
+  const { failing, later, policies, newest } = setup;
+  const kinds = gatesOf(setup).map(({ kind }) => kind);
+  const context = contextOf(setup);
+  const share = shareOf(setup);
+  return [
     "",
-    `export const callPartner = definePolicy("${POLICY}", {`,
+    `export const ${variable} = definePolicy("${name}", {`,
     context.length > 0 && `  payload: z.object({ tenant: z.string(), ${context.map(asSchema).join(", ")} }),`,
     context.length > 0 && `  context: ({ ${context.join(", ")} }) => ({ ${context.join(", ")} }),`,
     '  partitionBy: "tenant",',
     context.includes("weight") && "  weight: (ctx) => ctx.weight,",
     later > 0 && "  class: (ctx) => ctx.later, // lower ones go first",
-    later > 0 && share > 0 && `  classShare: { ${later}: ${share / 100} },`,
+    share > 0 && `  classShare: { ${later}: ${share / 100} },`,
     context.includes("shard") && "  shardBy: (ctx) => ctx.shard,",
-    kinds.length > 0 && `  gates: ({ ${kinds.join(", ")} }) => [`,
-    ...gatesOf(setup).map((gate) => `    ${gateText(gate, setup)},`),
-    kinds.length > 0 && "  ],",
+    ...(policies > 1
+      ? [kinds.length > 0 && `  gates: [${kinds.map((kind) => LIMITS[kind]).join(", ")}],`]
+      : [
+          kinds.length > 0 && `  gates: ({ ${kinds.join(", ")} }) => [`,
+          ...gatesOf(setup).map((gate) => `    ${gateText(gate, setup)},`),
+          kinds.length > 0 && "  ],",
+        ]),
+    newest === "cancel" && '  whenRunning: "cancel", // jobs are added with the jobKey tenant',
+    newest === "later" &&
+      '  whenRunning: { cancel: true, minRun: "1 second" }, // jobs are added with the jobKey tenant',
     failing > 0 && '  backoff: exponential({ base: "2 seconds" }), // 2, 4, 8, 16 … seconds',
     "});",
-    ...(refused > 0 ? TASK : []),
-    ...(isNight(setup) ? nightText(setup) : []),
   ];
-  return `${lines.filter((line) => line !== false).join("\n")}\n`;
 }
 
 /** What of the payload the policy's functions read. */
@@ -131,12 +194,14 @@ function contextOf(setup: Setup): readonly (keyof Payload)[] {
 }
 
 const NUMBERS = ["weight", "slots", "later"];
-const asSchema = (name: string) => `${name}: z.${NUMBERS.includes(name) ? "number" : "string"}()`;
+const typeOf = (name: string) => (NUMBERS.includes(name) ? "number" : "string");
+const asSchema = (name: string) => `${name}: z.${typeOf(name)}()`;
 
-function gateText({ kind, options, byCost }: GateOptions, { scope }: Setup): string {
+function gateText({ kind, options, byCost }: GateOptions, { scope, policies }: Setup): string {
+  const ctx = policies > 1 ? "(ctx: Context)" : "(ctx)";
   const given = Object.entries(options).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
-  if (byCost) given.push("cost: (ctx) => ctx.slots");
-  if (scope === "account") given.push("scope: (ctx) => ctx.account");
+  if (byCost) given.push(`cost: ${ctx} => ctx.slots`);
+  if (scope === "account") given.push(`scope: ${ctx} => ctx.account`);
   if (scope === "policy") given.push('scope: "policy"');
   return `${kind}({ ${given.join(", ")} })`;
 }
@@ -157,6 +222,7 @@ const dateOf = (ms: number) => `new Date(Date.now() + ${ms.toLocaleString("en-US
 
 function nightText(setup: Setup): readonly string[] {
   const { from, until } = nightOf(setup);
+  const { policy, gate } = throttleOf(setup);
   return [
     "",
     "// night-tariff.ts",
@@ -166,7 +232,7 @@ function nightText(setup: Setup): readonly string[] {
     "",
     "const utils = await makePolicyUtils({ preset });",
     "await utils.setLimit({",
-    `  policy: "${POLICY}", gate: "throttle", set: { rate: ${setup.night} }, reason: "night tariff",`,
+    `  policy: "${policy}", gate: "${gate}", set: { rate: ${setup.night} }, reason: "night tariff",`,
     `  from: ${dateOf(from)}, until: ${dateOf(until)},`,
     "});",
     "await utils.release();",

@@ -64,6 +64,22 @@ export const PRESETS: readonly Preset[] = [
     ...{ scope: "account", max: 3, run: 2.5 },
   }),
   preset(
+    "policies",
+    "Shared limit",
+    "Jobs of two policies share four slots. Together they never run more, and all tenants take turns.",
+    {
+      ...{ policies: 2, scope: "policy", max: 4, run: 2, skew: 0.5 },
+    },
+  ),
+  preset(
+    "newest",
+    "Newest wins",
+    "Jobs come in bursts of ten of one key. Of each, one run is cancelled, and the newest job runs.",
+    {
+      ...{ newest: "cancel", arrival: "bursts", over: 50, jobs: 240, run: 4, skew: 0.5 },
+    },
+  ),
+  preset(
     "slots",
     "Slots by cost",
     "A job of the last tenant takes four of six slots. It goes in its turn: the others leave free ones to it.",

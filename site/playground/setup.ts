@@ -6,8 +6,8 @@ export interface Setup {
   readonly jobs: number;
   /** 0: each tenant has as many jobs. 1: the first has twice as many as the second, three times as many as the third. */
   readonly skew: number;
-  /** At once, over a time, or beforehand with a time at which each is due. */
-  readonly arrival: "burst" | "stream" | "scheduled";
+  /** At once, over a time, in bursts of ten over a time, or beforehand with a time at which each is due. */
+  readonly arrival: "burst" | "stream" | "bursts" | "scheduled";
   /** Over which time jobs come, or are due. */
   readonly over: number;
   /** How long a job runs, on average. */
@@ -31,6 +31,10 @@ export interface Setup {
   /** What is kept for that class, in percent. */
   readonly share: number;
   readonly shards: number;
+  /** How many policies the tenants are of, in turn. Two share their limits. */
+  readonly policies: number;
+  /** Whether a job cancels the run of its tenant's older one: never, at once, or once that has run for a second. */
+  readonly newest: "keep" | "cancel" | "later";
   /** Worker slots, of all processes together. */
   readonly workers: number;
   /** The rate between a third and two thirds of the time. 0: it stays. */
@@ -56,6 +60,8 @@ export const DEFAULTS: Setup = {
     later: 0,
     share: 0,
     shards: 1,
+    policies: 1,
+    newest: "keep",
   },
   ...{ workers: 50, night: 0, refused: 0, failing: 0, seconds: 60 },
 };
@@ -102,7 +108,12 @@ export const GROUPS: readonly Group[] = [
       {
         key: "arrival",
         label: "Jobs come",
-        choices: { burst: "all at once", stream: "over a time", scheduled: "beforehand, due over a time" },
+        choices: {
+          burst: "all at once",
+          stream: "over a time",
+          bursts: "in bursts of ten, over a time",
+          scheduled: "beforehand, due over a time",
+        },
       },
       { key: "over", label: "That time", from: 5, to: 60, step: 5, unit: "s" },
       { key: "run", label: "A job runs for about", from: 0.5, to: 10, step: 0.5, unit: "s" },
@@ -129,6 +140,16 @@ export const GROUPS: readonly Group[] = [
       { key: "later", label: "Class of the last tenant", from: 0, to: 2, step: 1, off: "0, as all" },
       { key: "share", label: "Share of that class", from: 0, to: 50, step: 5, unit: "%", off: "none" },
       { key: "shards", label: "Shards", from: 1, to: 2, step: 1 },
+      { key: "policies", label: "Policies that share the limits", from: 1, to: 2, step: 1 },
+      {
+        key: "newest",
+        label: "A tenant's newer job",
+        choices: {
+          keep: "cancels no run",
+          cancel: "cancels the older one's run",
+          later: "does so after a second of it",
+        },
+      },
     ],
   },
   {
