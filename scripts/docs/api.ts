@@ -1,7 +1,6 @@
 // docs/api.md: what each entry of the package exports. What can be called has its meaning, signature, errors and an example.
-// Types have a line each: an editor shows the rest of their docstrings where they are used.
+// Of types it has the names: an editor shows their docstrings where they are used.
 import { ELSEWHERE, ITEMS, type Item, OBJECTS, SECTIONS } from "./items.ts";
-import { rows } from "./table.ts";
 
 const PACKAGE = "graphile-worker-dispatch-policy";
 
@@ -23,7 +22,7 @@ export function apiPage(): string {
 This page is generated from the docstrings by \`npm run docs\`. Do not edit it. It has the beginning of each; an editor shows all of it. [Options](options.md) has the options of policies, gates, jobs and presets.
 
 - In examples, \`fetchEndpoint\` is a policy, \`utils\` is what \`makePolicyUtils\` returned, and \`client\` is a connection of pg. A gate stands in \`gates: ({ throttle }) => [ … ]\`. Tests compile and run them.
-- A call of a wrong form is an error that names the option, the value and what was expected.
+- A call of a wrong form is an error that names the option, the value and what was expected: of gates, policies and back-offs a \`PolicyDefinitionError\`, of anything else an \`ArgumentError\`. A verb for a policy that nobody declared throws an \`UnknownPolicyError\`. Below stand the other errors.
 
 ${SECTIONS.map(sectionText).join("\n\n")}
 `;
@@ -36,13 +35,11 @@ function sectionText({ title, entry, see }: (typeof SECTIONS)[number]): string {
     `## ${title}`,
     `From \`${PACKAGE}${entry.slice(1)}\`. More: ${see}.`,
     ...its.filter(hasHeading).map(itemText),
-    types.length > 0 && rows(["type", "meaning"], types.map(typeRow)),
+    types.length > 0 && `${its.some(hasHeading) ? "Also" : "It has"} ${types.map(nameOf).join(", ")}.`,
   ]
     .filter(Boolean)
     .join("\n\n");
 }
-
-const firstSentence = (text: string): string => text.split(/(?<=[.!?]) /)[0] as string;
 
 function itemText(item: Item): string {
   const { title, owner, said, signature } = item;
@@ -58,22 +55,23 @@ function itemText(item: Item): string {
     .join("\n\n");
 }
 
+/** What the page says once, at its top. */
+const OF_A_WRONG_FORM =
+  /^if an option is unknown(?:, missing)? or of another form(?:; it names the option)?\.?$/;
+const isSaidOnce = (when: string) => when === "for a policy nobody declared" || OF_A_WRONG_FORM.test(when);
+
 function throwsText(item: Item): string {
-  const { throws } = item.said;
+  const throws = item.said.throws.filter(({ when }) => !isSaidOnce(when));
   const all = throws.map(({ error, when }) =>
     [error && linked(`{@link ${error}}`, item), linked(when, item)].filter(Boolean).join(" "),
   );
   return all.length === 0 ? "" : `Throws ${all.join("; ")}.`.replace(/\.\.$/, ".");
 }
 
-/** A type, with what it is. */
-function typeRow(item: Item): readonly [string, string] {
-  const { title, said } = item;
+/** A type. */
+function nameOf({ title }: Item): string {
   const where = ELSEWHERE[title];
-  return [
-    where ? `[\`${title}\`](${where})` : `\`${title}\``,
-    firstSentence(linked(said.blocks[0] ?? "", item)),
-  ];
+  return where ? `[\`${title}\`](${where})` : `\`${title}\``;
 }
 
 const code = (text: string): string => (text.includes("`") ? `\`\` ${text} \`\`` : `\`${text}\``);

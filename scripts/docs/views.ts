@@ -1,6 +1,5 @@
 // docs/views.md: every view with its columns, their types and what they mean, as the database says it.
 import type pg from "pg";
-import { rows } from "./table.ts";
 
 export interface Column {
   readonly view: string;
@@ -30,10 +29,7 @@ export function viewsPage(columns: readonly Column[]): string {
 
 This page is generated from the comments in \`sql/views\` by \`npm run docs\`. Do not edit it. In psql, \`\\d+ dispatch_policy.partitions\` says the same of one view.
 
-${rows(
-  ["view", "shows"],
-  views.map(({ view, about }) => [`[\`${view}\`](#${view})`, firstSentence(about)]),
-)}
+${views.map(({ view }) => `[\`${view}\`](#${view})`).join(", ")}.
 
 - The views are in the schema \`dispatch_policy\`, or in the one that the preset's \`schema\` names. Their columns are public. The tables behind them, in the schema \`dispatch_policy_internal\`, may change.
 - In TypeScript, \`utils.partitions()\`, \`utils.status()\`, \`utils.limits()\`, \`utils.stops()\` and \`utils.history()\` read some of them, with names such as \`inFlight\` for \`in_flight\`.
@@ -42,10 +38,6 @@ ${rows(
 
 ${views.map(({ view, about, columns: its }) => section(view, about, its)).join("\n\n")}
 `;
-}
-
-function firstSentence(text: string): string {
-  return text.split(/(?<=\.) /)[0] as string;
 }
 
 function section(view: string, about: string, columns: readonly Column[]): string {

@@ -14,8 +14,9 @@ export interface DrizzleSql<Statement> {
 }
 
 /**
- * A client for {@link addPolicyJob} and {@link addPolicyJobs} from a Drizzle transaction. The job belongs to that
- * transaction. From a database that is no transaction, each call has a transaction of its own.
+ * A client for {@link addPolicyJob} and {@link addPolicyJobs} from a Drizzle transaction.
+ *
+ * The job belongs to that transaction. From a database that is no transaction, each call has a transaction of its own.
  *
  * @param sql Drizzle's own: `import { sql } from "drizzle-orm"`
  * @example

@@ -19,8 +19,9 @@ interface CompiledText {
 }
 
 /**
- * A client for {@link addPolicyJob} and {@link addPolicyJobs} from a Kysely transaction. The job belongs to that
- * transaction. From a `Kysely` that is no transaction, each call has a transaction of its own.
+ * A client for {@link addPolicyJob} and {@link addPolicyJobs} from a Kysely transaction.
+ *
+ * The job belongs to that transaction. From a `Kysely` that is no transaction, each call has a transaction of its own.
  *
  * Plugins are left out, because they would rename what this package reads.
  *

@@ -8,8 +8,9 @@ export interface PostgresJsLike {
 }
 
 /**
- * A client for {@link addPolicyJob} and {@link addPolicyJobs} from a transaction of postgres.js. The job belongs to that
- * transaction. From an `sql` that is no transaction, each call has a transaction of its own.
+ * A client for {@link addPolicyJob} and {@link addPolicyJobs} from a transaction of postgres.js.
+ *
+ * The job belongs to that transaction. From an `sql` that is no transaction, each call has a transaction of its own.
  *
  * @example
  * await sql.begin(async (tx) => {

@@ -7,8 +7,9 @@ export interface PrismaLike {
 }
 
 /**
- * A client for {@link addPolicyJob} and {@link addPolicyJobs} from an interactive transaction of Prisma. The job belongs
- * to that transaction. From a `PrismaClient` itself, each call has a transaction of its own.
+ * A client for {@link addPolicyJob} and {@link addPolicyJobs} from an interactive transaction of Prisma.
+ *
+ * The job belongs to that transaction. From a `PrismaClient` itself, each call has a transaction of its own.
  *
  * @example
  * await prisma.$transaction(async (tx) => {
