@@ -34,6 +34,38 @@ export const GATES: readonly { factory: string; members: readonly Member[]; anat
   },
 ];
 
+/** Where a page tells more of an option. */
+const MORE: Readonly<Record<string, string>> = {
+  ahead: "gates.md#just-ahead-of-the-workers",
+  backoff: "retries.md#back-off",
+  breaker: "retries.md#breaker",
+  class: "gates.md#classes",
+  classShare: "gates.md#classes",
+  "concurrency.cost": "gates.md#slots-by-cost",
+  cost: "gates.md#costs",
+  debounce: "adding-jobs.md#debounce",
+  expiresAfter: "adding-jobs.md#jobs-that-expire",
+  expiresAt: "adding-jobs.md#jobs-that-expire",
+  fairness: "gates.md#fairness",
+  history: "operating.md#what-happened-to-a-job",
+  load: "operating.md#what-would-have-happened",
+  maxPending: "adding-jobs.md#a-bounded-backlog",
+  order: "retries.md#strict-order",
+  "order.deadline": "gates.md#earliest-deadline-first",
+  perWorker: "gates.md#a-share-for-each-worker",
+  refundAttempt: "retries.md#a-server-says-come-back-later",
+  retries: "retries.md#after-a-failure",
+  runTimeout: "retries.md#a-run-takes-too-long",
+  shadow: "gates.md#shadow-gates",
+  shardBy: "gates.md#shards",
+  slotTimeout: "retries.md#a-run-takes-too-long",
+  uniqueFor: "adding-jobs.md#unique-for-a-time",
+  unmanaged: "adding-jobs.md#jobs-added-past-a-policy",
+  version: "production.md#which-definition-is-in-force",
+  whenBusy: "adding-jobs.md#when-the-gates-are-busy",
+  whenRunning: "adding-jobs.md#the-newest-wins",
+};
+
 export interface Flag {
   /** The command that takes it, or "every command". */
   readonly command: string;
@@ -84,7 +116,8 @@ This page is generated from the docstrings by \`npm run docs\`. Do not edit it.
 
 - A duration is a text: a number, a space and a unit, such as \`"30 seconds"\`, \`"500 ms"\` or \`"1.5 minutes"\`. A bare number is refused.
 - \`(ctx) => …\` is a function of the policy's \`context\`. It is called when a job is added.
-- An unknown option or a wrong value is an error. The error names the option and the expected value.
+- An unknown option or a wrong value is an error, which names the option and what was expected.
+- Names that are links lead to the rest.
 - The [glossary](engine.md#one-word-for-each-thing) explains words such as staged job, tick, pass, slot and sweep.
 
 ## Preset
@@ -119,9 +152,9 @@ ${GATES.map(gateSection).join("\n\n")}
 
 ## Job
 
-These are Graphile Worker's options. They are the argument after the payload in \`addPolicyJob\` and \`addJob\`. In \`addPolicyJobs\` and \`addJobs\` they stand beside the payload. In SQL they are parameters of \`add_job\`: \`queue_name\`, \`run_at\` and so on.
+The argument after the payload in \`addPolicyJob\` and \`addJob\`. In \`addPolicyJobs\` and \`addJobs\` they stand beside the payload, and in SQL they are parameters of \`add_job\`: \`queue_name\`, \`run_at\` and so on.
 
-${table(JOB)}
+${table(JOB.filter(({ name }) => !name.includes(".")))}
 
 ## Utils and loops
 
@@ -154,7 +187,7 @@ function gateSection({ factory, members, anatomy }: (typeof GATES)[number]): str
   const body = members.map((member) => {
     const field = anatomy.fields[member.name];
     const override = field?.override ? `${code(field.column)}: ${field.override.expects}` : "–";
-    return [...cells(member), override];
+    return [...cells(member, `${factory}.${member.name}`), override];
   });
   return `### ${factory}\n\n${rows(["option", "type", "default", "meaning", "override"], body)}`;
 }
@@ -174,12 +207,16 @@ function usersOf(variable: string): string[] {
 }
 
 function table(members: readonly Member[]): string {
-  return rows(["option", "type", "default", "meaning"], members.map(cells));
+  return rows(
+    ["option", "type", "default", "meaning"],
+    members.map((member) => cells(member)),
+  );
 }
 
-function cells({ name, type, required, default: fallback, meaning }: Member): string[] {
+function cells({ name, type, required, default: fallback, meaning }: Member, full = name): string[] {
+  const more = MORE[full] ?? MORE[name];
   return [
-    code(name),
+    more === undefined ? code(name) : `[${code(name)}](${more})`,
     code(type),
     fallback === undefined ? (required ? "required" : "") : shown(fallback),
     meaning,

@@ -6,16 +6,19 @@ export interface ConcurrencyOptions<C> extends GateCommon<C> {
   /** How many jobs may be in flight at once. A whole number, 0 or more; 0 halts and denies with `max_zero`. */
   max: Value<C, number>;
   /**
-   * How many of the `max` slots a job takes while it is in flight: its gigabytes, GPUs or connections. A whole number, 1 to 1,000.
-   * Jobs that take a different number wait in lanes of their own, so round to few different ones. A dear job is not starved: those
-   * that would go after it leave free slots to it. One that takes more than a constant `max` is refused when it is added; by any
-   * other `max` it waits with `cost_over_max`. Not with `perWorker`.
+   * How many of the `max` slots a job takes while it is in flight: its gigabytes, GPUs or connections. A whole number, 1 to
+   * 1,000.
+   *
+   * Jobs that take a different number wait in lanes of their own, so round to few different ones. A dear job is not starved:
+   * those that would go after it leave free slots to it. One that takes more than a constant `max` is refused when it is added;
+   * by any other `max` it waits with `cost_over_max`. Not with `perWorker`.
    * @default 1
    */
   cost?: Value<C, number> | undefined;
   /**
-   * `true`: `max` is the share of each worker pool. No pool runs more than `max` jobs of one scope key. All together run at
-   * most `max` times the live pools that have a task of the policy.
+   * `true`: `max` is the share of each worker pool. No pool runs more than `max` jobs of one scope key.
+   *
+   * All together run at most `max` times the live pools that have a task of the policy.
    * @default false
    */
   perWorker?: boolean | undefined;

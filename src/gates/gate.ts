@@ -57,16 +57,19 @@ export interface GateCommon<C> {
    */
   name?: string | undefined;
   /**
-   * The jobs that the gate counts together. `"partition"`: those of one partition. `"policy"`: all jobs of the policy,
-   * in all shards. A function of the context gives a key: partitions with the same key share the gate. The key is a
-   * string or a finite number, of at most 1,024 bytes. A number that JavaScript may have rounded is refused, as in
+   * The jobs that the gate counts together. `"partition"`: those of one partition. `"policy"`: all jobs of the policy, in all
+   * shards. A function of the context gives a key: partitions with the same key share the gate.
+   *
+   * The key is a string or a finite number, of at most 1,024 bytes. A number that JavaScript may have rounded is refused, as in
    * `partitionBy`.
    * @default "partition"
    */
   scope?: "partition" | "policy" | ((ctx: C) => string | number) | undefined;
   /**
-   * `true`: the gate decides and counts, and holds nothing back. So you see what a new limit would do before it does it:
-   * in `explain`, in the view `minutes` and in the metric `shadow_denied_total`.
+   * `true`: the gate decides and counts, and holds nothing back.
+   *
+   * So you see what a new limit would do before it does it: in `explain`, in the view `minutes` and in the metric
+   * `shadow_denied_total`.
    * @default false
    */
   shadow?: boolean | undefined;

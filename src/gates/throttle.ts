@@ -31,11 +31,11 @@ export interface ThrottleOptions<C> extends GateCommon<C> {
    */
   burst?: Value<C, number> | undefined;
   /**
-   * `true`: jobs go evenly spaced, one every `per / rate`. It is a bucket of one token, as with `burst: 1`, that makes
-   * up for late ticks.
+   * `true`: jobs go evenly spaced, one every `per / rate`.
    *
-   * After a late job the next one is on time. The two are then closer than `per / rate`, by at most 250 ms and by at
-   * most 0.9 of `per / rate`. No second has more jobs than the rate plus one.
+   * It is a bucket of one token, as with `burst: 1`, that makes up for late ticks. After a late job the next one is on time. The
+   * two are then closer than `per / rate`, by at most 250 ms and by at most 0.9 of `per / rate`. No second has more jobs than
+   * the rate plus one.
    * @default false
    */
   smooth?: boolean | undefined;
@@ -57,8 +57,10 @@ export interface ThrottleOptions<C> extends GateCommon<C> {
    */
   window?: "sliding" | "calendar" | undefined;
   /**
-   * The time zone of `window: "calendar"`: `"UTC"`, or an area and a place that Node and the PostgreSQL server know, such
-   * as `"America/New_York"`. Its clocks say when a day begins, so a day may have 23 or 25 hours.
+   * The time zone of `window: "calendar"`: `"UTC"`, or an area and a place that Node and the PostgreSQL server know, such as
+   * `"America/New_York"`.
+   *
+   * Its clocks say when a day begins, so a day may have 23 or 25 hours.
    * @default "UTC"
    */
   timeZone?: string | undefined;
@@ -137,10 +139,11 @@ function calendarOf(title: string, { per, timeZone = "UTC" }: Readonly<Record<st
 }
 
 /**
- * Limits how fast jobs are admitted: a bucket of tokens that starts full and refills evenly. A job takes its policy's
- * `cost` (default 1) from it, and frees nothing when it is done. In a time of `per` it lets through at most
- * `burst + rate`, by default twice the rate; with `window: "sliding"` at most `rate`. With `window: "calendar"` it lets
- * `rate` through in each minute, hour, day, week or month of a time zone.
+ * Limits how fast jobs are admitted: a bucket of tokens that starts full and refills evenly. A job takes its policy's `cost`
+ * (default 1) from it, and frees nothing when it is done.
+ *
+ * In a time of `per` it lets through at most `burst + rate`, by default twice the rate; with `window: "sliding"` at most `rate`.
+ * With `window: "calendar"` it lets `rate` through in each minute, hour, day, week or month of a time zone.
  *
  * | rate, per | burst | at once | then |
  * |---|---|---|---|

@@ -69,8 +69,9 @@ export type PolicyUtilsOptions = {
 export interface PolicyUtils extends Operate, WorkerUtils {
   /**
    * Adds a job, by its policy or by its task's identifier. It is staged if the task has a policy, which these utils or the
-   * database know. It goes to Graphile Worker if not: `staged` of the job says which. The `partition` is null if only a
-   * process that has the policy can work it out.
+   * database know. It goes to Graphile Worker if not: `staged` of the job says which.
+   *
+   * The `partition` is null if only a process that has the policy can work it out.
    *
    * @throws {PayloadError} if the payload fails the policy's schema or one of its functions; nothing is written
    * @throws {BacklogFullError} if the policy's `maxPending` is reached and it rejects
@@ -131,8 +132,9 @@ export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<Poli
 }
 
 /**
- * Adds one job, and closes its connections: for scripts. A program should make utils once instead. It sets up both schemas
- * if need be. The job is staged if its task has a policy in `policies` or in the database.
+ * Adds one job, and closes its connections: for scripts. A program should make utils once instead.
+ *
+ * It sets up both schemas if need be. The job is staged if its task has a policy in `policies` or in the database.
  *
  * @throws as {@link PolicyUtils.addJob}
  * @example

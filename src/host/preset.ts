@@ -35,8 +35,10 @@ declare global {
 const SHUTDOWN_STEP_MS = 5000;
 
 /**
- * The preset to add to Graphile Worker's. It migrates this package's schema, stages the jobs that tasks add, ticks, and
- * observes the jobs of its policies. A preset tree may have one; graphile-config throws an error for a second.
+ * The preset to add to Graphile Worker's. It migrates this package's schema, stages the jobs that tasks add, ticks, and observes
+ * the jobs of its policies.
+ *
+ * A preset tree may have one; graphile-config throws an error for a second.
  *
  * @throws {ArgumentError} if an option is unknown or of another form; it names the option
  * @throws {DispatchPolicyError} with code `unsupported_node` if Node is older than 22.18

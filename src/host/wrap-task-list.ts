@@ -19,11 +19,12 @@ import { readSettings } from "../settings.ts";
 import { withNewTaskIds } from "./worker-internals.ts";
 
 /**
- * Wraps tasks for hosts that take no preset. Where a preset can be given, write `run({ preset, taskList })` with
- * {@link dispatchPolicyPreset} instead: it wraps the tasks by itself, sets up the schema, ticks and sweeps.
+ * Wraps tasks for hosts that take no preset.
  *
- * The jobs that these tasks add are staged, and each job's release is flushed before its task resolves. It adds the task
- * `dispatch_policy_tick`. The policies are declared at the first job, so a tick by the crontab is enough.
+ * Where a preset can be given, write `run({ preset, taskList })` with {@link dispatchPolicyPreset} instead: it wraps the tasks
+ * by itself, sets up the schema, ticks and sweeps. The jobs that these tasks add are staged, and each job's release is flushed
+ * before its task resolves. It adds the task `dispatch_policy_tick`. The policies are declared at the first job, so a tick by
+ * the crontab is enough.
  *
  * There is no loop and no heartbeat: the crontab, another process or {@link runTickLoop} must tick, or no staged job runs.
  * The schema must be there: `makePolicyUtils` or the command `graphile-worker-dispatch-policy migrate` sets it up.

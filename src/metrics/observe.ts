@@ -15,11 +15,11 @@ type Observer = (result: {
 }) => Promise<void>;
 
 /**
- * Gives the metrics to OpenTelemetry, under the names that Prometheus has: docs/production.md#metrics lists them. Each collection
- * is one question to the database, and none is asked before. Call it in one process: it tells the figures of the whole database.
+ * Gives the metrics to OpenTelemetry, under the names that Prometheus has: docs/production.md#metrics lists them.
  *
- * The sum and the count of a summary are counters. If the database does not answer, the collection has the other metrics of the
- * application, and OpenTelemetry logs the error.
+ * Each collection is one question to the database, and none is asked before. Call it in one process: it tells the figures of the
+ * whole database. The sum and the count of a summary are counters. If the database does not answer, the collection has the other
+ * metrics of the application, and OpenTelemetry logs the error.
  *
  * @returns what ends it
  * @throws {ArgumentError} unless `meter` is a `Meter` of `@opentelemetry/api`

@@ -110,14 +110,17 @@ export interface JobSpec {
    */
   runAt?: Date | undefined;
   /**
-   * How long until the job is due, such as `"2 hours"`. The database's clock counts, from the beginning of the transaction.
-   * Not with `runAt`. The policy's functions do not see it.
+   * How long until the job is due, such as `"2 hours"`. The database's clock counts, from the beginning of the transaction. Not
+   * with `runAt`.
+   *
+   * The policy's functions do not see it.
    * @default none
    */
   wait?: Duration | undefined;
   /**
-   * When the job expires. If it is not admitted by then, it is dropped, counted, and emitted as `dispatchPolicy:expire`. It
-   * is never admitted later. A job that has started once does not expire: its retries go on. Only for jobs of a policy. Not
+   * When the job expires: if it is not admitted by then, it is dropped.
+   *
+   * Drops are counted, and emitted as `dispatchPolicy:expire`. It is never admitted later. A job that has started once does not expire: its retries go on. Only for jobs of a policy. Not
    * with `expiresAfter`.
    * @default the policy's `expiresAfter`, else never
    */
@@ -151,9 +154,12 @@ export interface JobSpec {
    */
   jobKeyMode?: "replace" | "preserve_run_at" | "unsafe_dedupe" | undefined;
   /**
-   * Puts the adds of the job's `jobKey` together: each moves the job to `wait` from now, by the database's clock. At the
-   * latest it is due `maxWait` after the first add. Only for jobs of a policy, with a `jobKey` and the mode `"replace"`. Not
-   * with `runAt` or `wait`.
+   * As the policy's `debounce`.
+   *
+   * Each add of the job's `jobKey` moves the job to `wait` from now, by the database's clock. At the latest it is due `maxWait`
+   * after the first add.
+   *
+   * Only for jobs of a policy, with a `jobKey` and the mode `"replace"`. Not with `runAt` or `wait`.
    * @default the policy's `debounce`, else none
    */
   debounce?:
@@ -165,7 +171,8 @@ export interface JobSpec {
       }
     | undefined;
   /**
-   * Whether the job cancels the run of an older job of its `jobKey`, and waits for its end: see the policy's `whenRunning`.
+   * As the policy's `whenRunning`.
+   *
    * Only for jobs of a policy that this process has, with a `jobKey`, and not with the mode `"unsafe_dedupe"`.
    * @default the policy's `whenRunning`
    */

@@ -50,13 +50,14 @@ export interface PolicyOptions<Id, S, C> {
    *
    * The payload is stored as it was given. `context` and `policy.task` get the schema's output. The schema sees what JSON
    * stores: a Date is a text, for which `z.coerce.date()` is right, and not `z.date()`.
-   * @default none: payloads are not checked
+   * @default none
    */
   payload?: S;
   /**
-   * Works out the values that keys, limits, weight and cost read. Synchronous. Returns an object of JSON values,
-   * because the partition stores it: limits are worked out from it again when the policy changes. Its type may be an
-   * `interface`. An integer in it that is beyond 2^53 - 1 is refused, as in a key.
+   * Works out the values that keys, limits, weight and cost read. Synchronous. Returns an object of JSON values, because the
+   * partition stores it: limits are worked out from it again when the policy changes.
+   *
+   * Its type may be an `interface`. An integer in it that is beyond 2^53 - 1 is refused, as in a key.
    * @default `{}`
    */
   context?: ((payload: PayloadOut<Id, S>, job: JobInfo) => C) | undefined;
@@ -76,8 +77,9 @@ export interface PolicyOptions<Id, S, C> {
    */
   partitionBy: SchemaPath<S> | readonly SchemaPath<S>[] | ((ctx: C) => string | number);
   /**
-   * The shard that a partition belongs to. A loop of its own ticks each shard, and may be in another process. A
-   * non-empty string of at most 255 characters. The first job of a partition decides.
+   * The shard that a partition belongs to. A loop of its own ticks each shard. A text of at most 255 characters.
+   *
+   * The loop may be in another process. The first job of a partition decides.
    * @default "default"
    */
   shardBy?: ((ctx: C) => string) | undefined;
@@ -87,11 +89,12 @@ export interface PolicyOptions<Id, S, C> {
    */
   weight?: Value<C, number> | undefined;
   /**
-   * The class of a job. Jobs of a lower class go first, whatever the shares; fair shares decide within a class. A whole number, 0
-   * to 5. Jobs of one partition may be of several classes, and share its gates, pauses and holds.
+   * The class of a job. Jobs of a lower class go first, whatever the shares; fair shares decide within a class. A whole number,
+   * 0 to 5.
    *
-   * A later class without a `classShare` may wait without end. What was admitted in one class does not count against a
-   * partition's share in another. Not with `fairness: null`, where `priority` does it, and not with `order: "strict"`.
+   * Jobs of one partition may be of several classes, and share its gates, pauses and holds. A later class without a `classShare`
+   * may wait without end. What was admitted in one class does not count against a partition's share in another. Not with
+   * `fairness: null`, where `priority` does it, and not with `order: "strict"`.
    * @default every job is of class 0
    * @example
    * definePolicy("report", {
@@ -103,30 +106,32 @@ export interface PolicyOptions<Id, S, C> {
    */
   class?: ((ctx: C) => number) | undefined;
   /**
-   * The least part of what a limit admits that goes to a class while jobs of it wait for that limit: with `{ 1: 0.1 }`
-   * every tenth job is of class 1. By class, 1 to 5: a number from 0.001, with a sum below 1. Of several classes each has its
-   * part but for two jobs at most. Not with a shared limit. Where jobs of a gate differ in cost it is approximate.
-   * @default none: lower classes go first without end
+   * The least part of what a limit admits that goes to a class while jobs of it wait for that limit: with `{ 1: 0.1 }` every
+   * tenth job is of class 1. By class, 1 to 5: a number from 0.001, with a sum below 1.
+   *
+   * Of several classes each has its part but for two jobs at most. Not with a shared limit. Where jobs of a gate differ in cost
+   * it is approximate.
+   * @default none
    */
   classShare?: Partial<Record<1 | 2 | 3 | 4 | 5, number>> | undefined;
   /**
-   * The tokens a job takes from throttles. 0, or 1e-12 to 1e12. If it is an estimate, the run says what it cost:
-   * `helpers.dispatchPolicy.settle`.
+   * The tokens a job takes from throttles. 0, or 1e-12 to 1e12.
+   *
+   * If it is an estimate, the run says what it cost: `helpers.dispatchPolicy.settle`.
    * @default 1
    */
   cost?: Value<C, number> | undefined;
   /**
    * The limits of the policy: a job is admitted when every gate has room for it. A function that gets the gates with
    * this policy's context filled in, or an array of gates. Names must differ.
-   * @default none, so that only fairness applies
+   * @default none
    */
   gates?: readonly Gate<C>[] | ((gate: GateFactories<NoInfer<C>>) => readonly Gate<NoInfer<C>>[]) | undefined;
   /**
-   * Fair shares between partitions. A partition's recent admissions count against it, half as much after each
-   * `halfLife`. `null`: no shares; jobs go by priority, time and age, whatever their partition, and weights have no
-   * effect.
+   * Fair shares between partitions, by their recent admissions. `null`: no shares; jobs go by priority, time and age, whatever
+   * their partition.
    *
-   * `by: "work"` shares the workers' time instead of the number of jobs: a job counts for the seconds it runs. At its
+   * An admission counts against its partition, half as much after each `halfLife`. With `null`, weights have no effect. `by: "work"` shares the workers' time instead of the number of jobs: a job counts for the seconds it runs. At its
    * admission it counts as much as the partition's recent jobs (1 s before any has ended), and its end settles the
    * difference. Use it if some tenants' jobs run longer than others'.
    *
@@ -151,11 +156,10 @@ export interface PolicyOptions<Id, S, C> {
     | null
     | undefined;
   /**
-   * The order of a partition's jobs. `"strict"`: one at a time, and a job that fails keeps its place. The later ones of its
-   * partition wait until it has succeeded or failed for good. Use it if each job builds on the one before, as with the changes
-   * of one record. Other partitions go on. `"deadline"`, or a deadline of the context: the earliest deadline goes first.
+   * The order of a partition's jobs. `"strict"`: one at a time, and a job that fails keeps its place until it has succeeded or
+   * failed for good. `"deadline"`, or a deadline of the context: the earliest deadline goes first.
    *
-   * Of `"strict"`:
+   * Of `"strict"`, for jobs of which each builds on the one before, as with the changes of one record:
    *
    * - The order is the usual one: `priority`, then `runAt`, then that of adding. No job passes one that has started once,
    *   whatever its priority. A job whose `runAt` is ahead has its place by that time, and blocks nobody until then.
@@ -176,7 +180,7 @@ export interface PolicyOptions<Id, S, C> {
    *
    * The order decides within a partition. Between partitions, fair shares do. With `fairness: null` the earliest deadline of all
    * of the policy goes first. Graphile Worker fetches what was admitted by priority and time of admission.
-   * @default none: a failed job goes behind those that went meanwhile
+   * @default none
    * @example order: "strict"
    * @example
    * definePolicy("report", {
@@ -221,13 +225,12 @@ export interface PolicyOptions<Id, S, C> {
    */
   retries?: "restage" | "bypass" | undefined;
   /**
-   * How the package treats a job that was added past the policy. A trigger, another language or the worker's crontab
-   * may add such jobs. The package notices such a job at its start. `"enforce"`: it passes the gates like any other.
-   * `"run"`: it runs at once, past the gates. `"reject"`: it is quarantined.
+   * How the package treats a job that was added past the policy, when it starts. `"enforce"`: it passes the gates like any
+   * other. `"run"`: it runs at once, past the gates. `"reject"`: it is quarantined.
    *
-   * With `"enforce"`, the job runs if the gates have room and no job waits before it. Otherwise a copy is staged and
-   * admitted in its turn, and the original completes without having run (no failure, no lost attempt). With `"run"`,
-   * the job counts in flight. With `"reject"`, operators can inspect, reschedule or remove it in staging.
+   * A trigger, another language or the worker's crontab may add such jobs. With `"enforce"`, the job runs if the gates have room and no job waits before it. Otherwise a copy is staged and admitted in
+   * its turn, and the original completes without having run (no failure, no lost attempt). With `"run"`, the job counts in
+   * flight. With `"reject"`, operators can inspect, reschedule or remove it in staging.
    *
    * @default "enforce"
    */
@@ -239,8 +242,10 @@ export interface PolicyOptions<Id, S, C> {
    */
   backoff?: BackoffFunction | undefined;
   /**
-   * Holds a partition for `cooldown` after `failures` failures within `within`, counted from the first of them. Then
-   * one job goes first. If it succeeds, the others follow; if it fails, the partition is held for `cooldown` again.
+   * Holds a partition for `cooldown` after `failures` failures within `within`, counted from the first of them. Then one job
+   * goes first.
+   *
+   * If it succeeds, the others follow; if it fails, the partition is held for `cooldown` again.
    *
    * @default none
    * @example breaker: { failures: 5, within: "1 minute", cooldown: "30 seconds" }
@@ -257,9 +262,8 @@ export interface PolicyOptions<Id, S, C> {
     | undefined;
   /**
    * Bounds the backlog: the most staged jobs of one `partition`, and of the whole `policy` (at least one of the two).
-   * `whenFull` says how a full backlog treats a further job.
    *
-   * The bound does not apply to retries. Each call counts the partition's jobs, which takes longer the higher the bound
+   * `whenFull` says how a full backlog treats a further job. The bound does not apply to retries. Each call counts the partition's jobs, which takes longer the higher the bound
    * is.
    *
    * @default no bound
@@ -298,41 +302,40 @@ export interface PolicyOptions<Id, S, C> {
       }
     | undefined;
   /**
-   * How a pass treats jobs that the gates deny. `"wait"`: they wait. `"skip"`: they are dropped, counted, and emitted
-   * as `dispatchPolicy:drop`. Use `"skip"` for work that is worthless later. `{ delay: "30 seconds" }`: they are postponed by
-   * that time, and jobs that come meanwhile go before them. If a pass postpones several, they are due one after the other,
-   * evenly from the delay to twice the delay.
+   * How a pass treats jobs that the gates deny. `"wait"`: they wait. `"skip"`: they are dropped. `{ delay: "30 seconds" }`: they
+   * are postponed by that time, several evenly up to twice that.
    *
-   * Some jobs always wait: retries, and jobs that only wait for a worker, for their time, or for the end of a pause.
+   * Use `"skip"` for work that is worthless later. Such jobs are counted, and emitted as `dispatchPolicy:drop`. Jobs that come
+   * during a delay go before those that were postponed. Some jobs always wait: retries, and jobs that only wait for a worker,
+   * for their time, or for the end of a pause.
    * @default "wait"
    */
   whenBusy?:
     | "wait"
     | "skip"
     | {
-        /** How long a job is postponed each time that it meets its gates busy, beside others up to twice that. 1 second at least. */
+        /** How long a job is postponed each time that it meets its gates busy. 1 second at least. */
         delay: Duration;
       }
     | undefined;
   /**
-   * For work that is worthless later: a job that is not admitted in this time is dropped, counted, and emitted as
-   * `dispatchPolicy:expire`. It is never admitted later. Longer than 0.
+   * For work that is worthless later: a job that is not admitted in this time is dropped. Longer than 0.
    *
-   * The time counts from when the job is due, and at least from when it is added. It bounds the wait for the first start. A
+   * It is never admitted later. Drops are counted, and emitted as `dispatchPolicy:expire`. The time counts from when the job is due, and at least from when it is added. It bounds the wait for the first start. A
    * job that has started once does not expire: its retries go on. A job's own `expiresAt` or `expiresAfter` takes
    * precedence.
-   * @default none: jobs do not expire
+   * @default none
    * @example expiresAfter: "15 minutes"
    */
   expiresAfter?: Duration | undefined;
   /**
-   * Puts the adds of one job key together: each moves the job to `wait` from now. At the latest it is due `maxWait` after
-   * the first. So a burst of adds becomes one job, also if the burst does not end.
+   * Puts the adds of one job key together: each moves the job to `wait` from now. At the latest it is due `maxWait` after the
+   * first.
    *
-   * It applies to jobs that are added with a `jobKey`, with `jobKeyMode: "replace"`, and without `runAt` and `wait`. A job's
-   * own `debounce` takes precedence. The newest payload counts, and arrays are merged. Once the job is admitted, the next
-   * add begins anew.
-   * @default none: a job is due when it says
+   * So a burst of adds becomes one job, also if the burst does not end. It applies to jobs that are added with a `jobKey`, with
+   * `jobKeyMode: "replace"`, and without `runAt` and `wait`. A job's own `debounce` takes precedence. The newest payload counts,
+   * and arrays are merged. Once the job is admitted, the next add begins anew.
+   * @default none
    * @example debounce: { wait: "5 seconds", maxWait: "1 minute" }
    */
   debounce?:
@@ -344,15 +347,15 @@ export interface PolicyOptions<Id, S, C> {
       }
     | undefined;
   /**
-   * What a new job does whose `jobKey` an older job of the policy has that runs. `"keep"`: nothing, that run goes on.
-   * `"cancel"`: it cancels the run, which its `helpers.abortSignal` tells, and waits for its end. Then it goes by the gates. Use
-   * it if only the newest job of a key counts. `{ cancel: true, minRun: "10 seconds" }`: a run that has begun goes on until it
-   * has lasted for that time, so that a stream of new jobs lets some of them end.
+   * What a new job does to the run of an older one of its `jobKey`. `"keep"`: nothing. `"cancel"`: it cancels that run, and
+   * waits for its end. `{ cancel: true, minRun: "10 seconds" }`: once the run has lasted for that time.
    *
-   * A run that ignores its signal goes on, and the new job waits. A cancelled job that fails has failed for good. One that no
-   * worker has begun ends without running, and one that waits for its retry is replaced. The cancel comes with the add, also if
-   * the new job is due later. A job's own `whenRunning` takes precedence. It has no effect with the mode `"unsafe_dedupe"`, and
-   * with `unmanaged: "run"` none on jobs that come past the policy.
+   * Use it if only the newest job of a key counts. The run learns it by its `helpers.abortSignal`. One that ignores its signal
+   * goes on, and the new job waits. Then that goes by the gates. With `minRun` a stream of new jobs lets some of them end. A
+   * cancelled job that fails has failed for good. One that no worker has begun ends without running, and one that waits for its
+   * retry is replaced. The cancel comes with the add, also if the new job is due later. A job's own `whenRunning` takes
+   * precedence. It has no effect with the mode `"unsafe_dedupe"`, and with `unmanaged: "run"` none on jobs that come past the
+   * policy.
    * @default "keep"
    * @example whenRunning: { cancel: true, minRun: "10 seconds" }
    */
@@ -367,24 +370,23 @@ export interface PolicyOptions<Id, S, C> {
       }
     | undefined;
   /**
-   * Remembers a job key for so long after its last job has completed. A job that is added with the key in that time is
-   * dropped, counted, and emitted as `dispatchPolicy:drop`. Longer than 0, and 1 year at most.
+   * Remembers a job key for so long after its last job has completed. A job that is added with the key in that time is dropped.
+   * Longer than 0, and 1 year at most.
    *
-   * The result of `addJob` has `dropped: true` then, and the id of the earlier job. While a job of the key waits or runs,
+   * Drops are counted, and emitted as `dispatchPolicy:drop`. The result of `addJob` has `dropped: true` then, and the id of the earlier job. While a job of the key waits or runs,
    * `jobKeyMode` decides as always. A job that failed for good, or was removed, is not remembered. Each key is stored until
    * its time is over. Not with `retries: "bypass"`: a job that succeeds at such a retry would not be remembered.
-   * @default none: a key is free when its job has ended
+   * @default none
    * @example uniqueFor: "1 hour"
    */
   uniqueFor?: Duration | undefined;
   /**
-   * Records how many jobs come to each partition, second by second, for so long. Then `diff` can replay that time under
-   * other limits: what would have happened. `keep` is a minute to a day.
+   * Records how many jobs come to each partition, second by second, for so long, so that `diff` can replay that time.
    *
-   * Of each minute, a hundred partitions are recorded, and all others as one. A policy without this option records
-   * nothing, and pays nothing.
+   * Of each minute, a hundred partitions are recorded, and all others as one. A policy without this option records nothing, and
+   * pays nothing.
    *
-   * @default none: nothing is recorded, and there is nothing to replay
+   * @default none
    * @example load: { keep: "1 hour" }
    */
   load?:
@@ -394,13 +396,12 @@ export interface PolicyOptions<Id, S, C> {
       }
     | undefined;
   /**
-   * Keeps what happened to each job, for so long after its end: when it was added, due, admitted, started and ended, and how
-   * it ended. It also says for how long the job waited for which reason. `utils.history`, the view `history` and the command
-   * `history` show it, and `explain` answers from it. `keep` is a minute to a year.
+   * Keeps what happened to each job, for so long after its end, for `utils.history`, the view `history` and `explain`.
    *
+   * It has when each job was added, due, admitted, started and ended, how it ended, and for how long it waited for which reason.
    * A job takes some 0.12 ms more of the server's processor time then. A policy without this option keeps nothing.
    *
-   * @default none: of a job that has ended nothing is known
+   * @default none
    * @example history: { keep: "7 days" }
    */
   history?:
@@ -410,43 +411,41 @@ export interface PolicyOptions<Id, S, C> {
       }
     | undefined;
   /**
-   * Whether a job that throws `RetryAfter` gets its attempt back. If so, "come back later" uses up no attempt, and the
-   * job is retried any number of times. Needs `retries: "restage"`.
+   * Whether a job that throws `RetryAfter` gets its attempt back. Needs `retries: "restage"`.
+   *
+   * If so, "come back later" uses up no attempt, and the job is retried any number of times.
    * @default false
    */
   refundAttempt?: boolean | undefined;
   /**
-   * Old and new processes may run side by side. Then the highest version that a live worker has is in force, and of equal
-   * versions that of the worker that started last. A whole number, 0 or more.
+   * The highest version that a live worker has is in force. A whole number, 0 or more.
    *
-   * Raise it also if a function's result changes but not its text, for example because it reads a constant from another
+   * Of equal versions that of the worker that started last is. Raise it also if a function's result changes but not its text, for example because it reads a constant from another
    * module.
    * @default 0
    */
   version?: number | undefined;
   /**
-   * For tasks that may hang: a running job frees its slots after this time, though it has not ended. It goes on
-   * running, but no longer counts. Longer than 0, and longer than any healthy job runs.
+   * For tasks that may hang: a running job frees its slots after this time, and goes on. Longer than any healthy job runs.
    *
-   * Its end then frees nothing. A sweep checks the time, so the slots may come back one `sweepInterval` later. The
+   * It no longer counts then. Its end then frees nothing. A sweep checks the time, so the slots may come back one `sweepInterval` later. The
    * time counts from the job's start, which each job of the policy records in the database. This costs one query, which
    * first attempts of other policies do not need. If the worker's heartbeats come late, because the database was away or its
    * clock was set ahead, the time counts anew.
-   * @default none: a job keeps its slots until it ends
+   * @default none
    */
   slotTimeout?: Duration | undefined;
   /**
-   * For tasks that heed `helpers.abortSignal`: a run that lasts longer is told to end, and its attempt fails with a
-   * `RunTimeoutError`. The job is retried as after any other failure. Longer than 0, shorter than `slotTimeout`, and 24
-   * days at most.
+   * For tasks that heed `helpers.abortSignal`: a run that lasts longer is told to end, and its attempt fails. Longer than 0,
+   * shorter than `slotTimeout`, and 24 days at most.
    *
-   * The signal aborts for this run alone. Nobody can end a promise, so a task that ignores its signal goes on. Its attempt
+   * It fails with a `RunTimeoutError`, and the job is retried as after any other failure. The signal aborts for this run alone. Nobody can end a promise, so a task that ignores its signal goes on. Its attempt
    * fails when it settles, also if it returns, and its slot stays occupied until then. Only a `RetryAfter` that it throws
    * counts in place of the `RunTimeoutError`. After 10 seconds the worker warns. `slotTimeout` is the backstop: it gives
    * the slot back, and ends nothing. In a batch each part that settles after the time has failed.
    *
    * It counts from the call of the task, by the clock of the worker's process, and costs a timer a run.
-   * @default none: a run lasts as long as its task
+   * @default none
    */
   runTimeout?: Duration | undefined;
   /**

@@ -18,14 +18,13 @@ export interface SharedOptions {
 }
 
 /**
- * One limit for several policies: a partner's quota, a customer's cap, a machine. Declare it once, and name it among the
- * `gates` of each policy that uses it. Their jobs are counted together, and shared out by the same virtual time as the
- * partitions of one policy.
+ * One limit for several policies: a partner's quota, a customer's cap, a machine.
  *
- * Its name is its gate's name in each of these policies, and its own in `set-limit`, pages and metrics. A job counts for
- * what the gate's `scope` gives in its policy: a key, `"policy"` for all jobs of these policies, or by default the key of
- * the partition. Its numbers are constants, because they must be the same for all. An operator's limit changes them for
- * one key. A `cost` is the job's, and may be a function of each policy's context.
+ * Declare it once, and name it among the `gates` of each policy that uses it. Their jobs are counted together, and shared out by
+ * the same virtual time as the partitions of one policy. Its name is its gate's name in each of these policies, and its own in
+ * `set-limit`, pages and metrics. A job counts for what the gate's `scope` gives in its policy: a key, `"policy"` for all jobs
+ * of these policies, or by default the key of the partition. Its numbers are constants, because they must be the same for all.
+ * An operator's limit changes them for one key. A `cost` is the job's, and may be a function of each policy's context.
  *
  * @throws {PolicyDefinitionError} if the gate has a name of its own, `perWorker`, or a number that is a function
  * @example
@@ -33,12 +32,7 @@ export interface SharedOptions {
  * const orders = definePolicy("orders", {
  *   context: (payload) => payload as { shop: string },
  *   partitionBy: (ctx) => ctx.shop,
- *   gates: [shopify],
- * });
- * const stock = definePolicy("stock", {
- *   context: (payload) => payload as { shop: string },
- *   partitionBy: (ctx) => ctx.shop,
- *   gates: ({ concurrency }) => [shopify, concurrency({ max: 1 })],
+ *   gates: [shopify], // and so in the policy "stock"
  * });
  */
 export function shared<C, Kind extends string>(

@@ -24,8 +24,10 @@ export interface DispatchPolicyHelpers {
   readonly lagMs: number | null;
   /**
    * A UUID for what the job does elsewhere: the same in all of its runs, and no other job's, also after a failover. Hand it to a
-   * partner that refuses the second one, or to a unique column. A job that is added again has another one: if producers repeat adds
-   * whose answer was lost, put a UUID of your own in the payload.
+   * partner that refuses the second one, or to a unique column.
+   *
+   * A job that is added again has another one: if producers repeat adds whose answer was lost, put a UUID of your own in the
+   * payload.
    *
    * @example const headers = { "idempotency-key": helpers.dispatchPolicy.idempotencyKey() };
    */
@@ -42,9 +44,10 @@ export interface DispatchPolicyHelpers {
     options: Until & { reason?: string | undefined; gate?: string | undefined; key?: string | undefined },
   ): Promise<void>;
   /**
-   * Takes `cost` tokens (default 1) from one of the policy's throttles, for work beside the job itself. It waits for no
-   * tokens: without enough it takes none, and `retryAt` says when to ask again. It answers the same if another transaction
-   * has the throttle locked, after 250 ms at most. Default key: the job's own scope.
+   * Takes `cost` tokens (default 1) from one of the policy's throttles, for work beside the job itself. It waits for no tokens:
+   * without enough it takes none, and `retryAt` says when to ask again.
+   *
+   * It answers the same if another transaction has the throttle locked, after 250 ms at most. Default key: the job's own scope.
    *
    * @example const { taken, retryAt } = await helpers.dispatchPolicy.take({ gate: "all" });
    */
@@ -55,12 +58,12 @@ export interface DispatchPolicyHelpers {
   }): Promise<{ taken: boolean; retryAt: Date | null }>;
   /**
    * Says what this run cost, in tokens, if that differs from the policy's `cost`: an estimate, which the job has paid. The
-   * difference is charged or returned when the job's slots come back. So it costs no query, and a crash keeps the
-   * estimate. Without `gate` it counts for each throttle of the policy. Of several calls the last one counts.
+   * difference is charged or returned when the job's slots come back.
    *
-   * A return fills no bucket above its capacity. Nothing comes back of what was paid before the throttle's `per`, or under
-   * other limits than the partition has now. A charge may leave a bucket in debt, of what it gains in its `per` at most. A
-   * run that fails is settled as well. Its retry pays the estimate anew.
+   * So it costs no query, and a crash keeps the estimate. Without `gate` it counts for each throttle of the policy. Of several
+   * calls the last one counts. A return fills no bucket above its capacity. Nothing comes back of what was paid before the
+   * throttle's `per`, or under other limits than the partition has now. A charge may leave a bucket in debt, of what it gains in
+   * its `per` at most. A run that fails is settled as well. Its retry pays the estimate anew.
    *
    * @throws {ArgumentError} if the gate is no throttle, the cost is no number from 0 to 1e12, or the run has ended
    * @example helpers.dispatchPolicy.settle({ cost: 1700 });
@@ -68,9 +71,11 @@ export interface DispatchPolicyHelpers {
    */
   settle(options: { gate?: string | undefined; cost: number }): void;
   /**
-   * Lowers one of the policy's throttles to what the partner says is left of its limit, and never raises it. With
-   * `resetAt`, a Date to come, no more than `remaining` goes until then. Default key: the job's own scope. `tokens` is what
-   * the throttle has then. Null: another transaction has it locked, and nothing is lowered.
+   * Lowers one of the policy's throttles to what the partner says is left of its limit, and never raises it. With `resetAt`, a
+   * Date to come, no more than `remaining` goes until then. Default key: the job's own scope. `tokens` is what the throttle has
+   * then.
+   *
+   * Null: another transaction has it locked, and nothing is lowered.
    *
    * @throws {ArgumentError} if the gate is no throttle, or `remaining` is no number from 0 to 1e12
    * @example

@@ -18,11 +18,11 @@ export interface FixedClock {
 const ROUNDED_MS = 1;
 
 /**
- * A clock for tests of policies over time, on any server. Without a `start` it stops at the time at which it is first
- * asked. So the clock may be made before jobs are added, and they are due at its `now`.
+ * A clock for tests of policies over time, on any server. Without a `start` it stops at the time at which it is first asked.
  *
- * Only ticks that get its `now` go by it. The database goes on by its own clock: a job that is added later is due later.
- * Give such a job `runAt: clock.now`, or advance the clock. On a PGlite use `virtualClock`, which everything goes by.
+ * So the clock may be made before jobs are added, and they are due at its `now`. Only ticks that get its `now` go by it. The
+ * database goes on by its own clock: a job that is added later is due later. Give such a job `runAt: clock.now`, or advance the
+ * clock. On a PGlite use `virtualClock`, which everything goes by.
  *
  * @param start Default: the time of the first call, rounded up to the next millisecond. It is this process's time.
  * @throws {ArgumentError} if `start` is no Date

@@ -10,9 +10,9 @@ export interface VirtualClock extends FixedClock, Disposable {
 let isInstalled = false;
 
 /**
- * Replaces the clock of this process, for tests over a PGlite. PGlite asks `Date.now()` for each time it shows. So the whole
- * database goes by this clock: gates, holds, views, and Graphile Worker's own SQL. Timers (`setTimeout`) stay real.
+ * Replaces the clock of this process, for tests over a PGlite. PGlite asks `Date.now()` for each time it shows.
  *
+ * So the whole database goes by this clock: gates, holds, views, and Graphile Worker's own SQL. Timers (`setTimeout`) stay real.
  * **It changes `Date` for everything in the process** (or worker thread): other tests, loggers, certificates. Use it in a
  * process of its own: AVA and `node --test` start one for each test file. Restore it at the end.
  *

@@ -131,12 +131,13 @@ export interface JobVerbs {
   admit(options: ByPolicy<AdmitOptions>): Promise<Changed & { notDue: number }>;
 
   /**
-   * Moves the staged jobs of a partition to another partition, to another policy, or to both, say because a tenant has
-   * another name. They keep their ids, keys, `runAt`, priorities and attempts, so also their order. Jobs in flight stay, and
-   * so do jobs that another session has locked.
+   * Moves the staged jobs of a partition to another partition, to another policy, or to both, say because a tenant has another
+   * name.
    *
-   * With `toPartition` alone they stay under their policy, and go by the limits of that partition. Perhaps no job has had
-   * it yet, and the policy's numbers depend on the context. Then a process that has the policy works them out. With `toPolicy` it works out the partition as well, unless `toPartition` names it. Pauses and holds do not move.
+   * They keep their ids, keys, `runAt`, priorities and attempts, so also their order. Jobs in flight stay, and so do jobs that
+   * another session has locked. With `toPartition` alone they stay under their policy, and go by the limits of that partition.
+   * Perhaps no job has had it yet, and the policy's numbers depend on the context. Then a process that has the policy works them
+   * out. With `toPolicy` it works out the partition as well, unless `toPartition` names it. Pauses and holds do not move.
    *
    * The payloads stay as they are. A job that fails later waits for its retry in the new partition. But one that has failed
    * for good, and that {@link retry} brings back, goes by its payload.
@@ -188,11 +189,12 @@ export interface JobVerbs {
 
   /**
    * Brings jobs back that have failed for good, with all their attempts: by `ids`, or those of a policy or of one of its
-   * partitions. They pass their gates again, and wait after a failure as their policy says. `matched` counts the failed
-   * jobs that match, `changed` those that were brought back.
+   * partitions.
    *
-   * A job that a newer one of its key had replaced stays, unless its id is given. So does one that another session has
-   * locked. A job that was admitted past its policy's staging has no partition here, so `partition` does not find it.
+   * They pass their gates again, and wait after a failure as their policy says. `matched` counts the failed jobs that match,
+   * `changed` those that were brought back. A job that a newer one of its key had replaced stays, unless its id is given. So
+   * does one that another session has locked. A job that was admitted past its policy's staging has no partition here, so
+   * `partition` does not find it.
    *
    * It brings back 1,000 jobs or 8 MB of payloads at a time, each step a transaction.
    *

@@ -84,8 +84,10 @@ export interface LimitVerbs {
   setLimit(options: ByPolicy<SetLimitOptions>): Promise<Stored & Reach>;
 
   /**
-   * Ends the limits that {@link setLimit} set for the same target: the one in force, and future ones. Without `key` and
-   * `where` it ends the limit for every key, but not those of single keys and contexts. `changed` counts the limits that it ended.
+   * Ends the limits that {@link setLimit} set for the same target: the one in force, and future ones.
+   *
+   * Without `key` and `where` it ends the limit for every key, but not those of single keys and contexts. `changed` counts the
+   * limits that it ended.
    *
    * @throws {ArgumentError} if the policy has no such gate
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -94,12 +96,12 @@ export interface LimitVerbs {
   clearLimit(options: ByPolicy<LimitTarget & Why & DryRun>): Promise<Changed & Reach>;
 
   /**
-   * Changes what the context of partitions holds, and works their limits, weights and scope keys out anew. Without it a
-   * change in the application, such as another plan, counts from the partition's next job.
+   * Changes what the context of partitions holds, and works their limits, weights and scope keys out anew.
    *
-   * It is for one partition, for those whose context has the values of `where`, or for all of the policy. `context` has the
-   * values that change, and the others stay. An empty one works out the limits again from the stored contexts. The next pass
-   * applies them. A job that is added later brings its own context.
+   * Without it a change in the application, such as another plan, counts from the partition's next job. It is for one partition,
+   * for those whose context has the values of `where`, or for all of the policy. `context` has the values that change, and the
+   * others stay. An empty one works out the limits again from the stored contexts. The next pass applies them. A job that is
+   * added later brings its own context.
    *
    * `matched` counts the partitions, `changed` those whose context or limits differ now. It works in steps of 1,000
    * partitions, each a transaction. If a function of the policy throws, the earlier steps stay.
@@ -116,14 +118,13 @@ export interface LimitVerbs {
   refreshContext<C extends JsonOf<C>>(options: ByPolicy<RefreshContextOptions<C>>): Promise<Changed & Reach>;
 
   /**
-   * Takes `cost` tokens (0 to 1e12, default 1) from a throttle, for work that is no job. It waits for no tokens:
-   * without enough it takes none, and `retryAt` says when to ask again. It answers the same if another transaction has
-   * the throttle locked, after 250 ms at most.
+   * Takes `cost` tokens (0 to 1e12, default 1) from a throttle, for work that is no job. It waits for no tokens: without enough
+   * it takes none, and `retryAt` says when to ask again.
    *
-   * `key` is the scope key; a throttle over the policy takes none. A cost above the capacity is taken from a full bucket.
-   * A shadow gate always says yes, and counts a would-be denial if it has too few tokens.
-   * A key that no job has had has a full bucket. If the gate's numbers depend on the context, only a job can tell them:
-   * then a job must have had the key before.
+   * It answers the same if another transaction has the throttle locked, after 250 ms at most. `key` is the scope key; a throttle
+   * over the policy takes none. A cost above the capacity is taken from a full bucket. A shadow gate always says yes, and counts
+   * a would-be denial if it has too few tokens. A key that no job has had has a full bucket. If the gate's numbers depend on the
+   * context, only a job can tell them: then a job must have had the key before.
    *
    * @throws {ArgumentError} if the gate is no throttle, the key does not fit its scope, or only a job can tell its numbers
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -134,13 +135,14 @@ export interface LimitVerbs {
   ): Promise<{ taken: boolean; retryAt: Date | null }>;
 
   /**
-   * Lowers a throttle to what a partner says is left of its limit (0 to 1e12 tokens), and never raises it. `tokens` is what
-   * the throttle has then. If another transaction has the throttle locked for longer than 250 ms, nothing is lowered.
+   * Lowers a throttle to what a partner says is left of its limit (0 to 1e12 tokens), and never raises it. `tokens` is what the
+   * throttle has then.
    *
-   * Without `resetAt` a bucket gains on by its own rate, and what a window was lowered by counts as spent now. With
-   * `resetAt`, a Date to come by the database's clock, no more than `remaining` goes until then. What a bucket gains until
-   * then is taken off as well, so it may be in debt, but for its `per` at most. A calendar window goes by its calendar. If
-   * `resetAt` has passed, nothing is lowered. It leaves no row in the audit, because each answer of a partner may call it.
+   * If another transaction has the throttle locked for longer than 250 ms, nothing is lowered. Without `resetAt` a bucket gains
+   * on by its own rate, and what a window was lowered by counts as spent now. With `resetAt`, a Date to come by the database's
+   * clock, no more than `remaining` goes until then. What a bucket gains until then is taken off as well, so it may be in debt,
+   * but for its `per` at most. A calendar window goes by its calendar. If `resetAt` has passed, nothing is lowered. It leaves no
+   * row in the audit, because each answer of a partner may call it.
    *
    * `key` is the scope key; a throttle over the policy takes none. A key that no job has had gets a bucket, as by
    * {@link take}.

@@ -61,12 +61,12 @@ export interface PolicyVerbs {
   adopt(options: AdoptOptions): Promise<Changed>;
 
   /**
-   * Hands the waiting jobs of a policy back to Graphile Worker, past the policy. They keep payload, queue, key, priority,
-   * `runAt`, attempts and flags. Failed jobs get the time of their retry, and keep the flag of their admission.
+   * Hands the waiting jobs of a policy back to Graphile Worker, past the policy.
    *
-   * {@link disable} the policy first, because workers would stage the jobs again. Jobs in flight are in Graphile Worker
-   * already, and stay there. It works in steps of 500 jobs, each a transaction. If one fails, the jobs of earlier steps
-   * are unstaged, and the next call goes on.
+   * They keep payload, queue, key, priority, `runAt`, attempts and flags. Failed jobs get the time of their retry, and keep the
+   * flag of their admission. {@link disable} the policy first, because workers would stage the jobs again. Jobs in flight are in
+   * Graphile Worker already, and stay there. It works in steps of 500 jobs, each a transaction. If one fails, the jobs of
+   * earlier steps are unstaged, and the next call goes on.
    *
    * `matched` counts the waiting jobs, `changed` those that left. One may leave without a trace, because a newer job of its
    * key is there. `expired` of them were dropped, because they had expired. `refused` counts jobs that Graphile Worker
