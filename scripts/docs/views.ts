@@ -33,6 +33,7 @@ ${views.map(({ view }) => `[\`${view}\`](#${view})`).join(", ")}.
 
 - The views are in the schema \`dispatch_policy\`, or in the one that the preset's \`schema\` names. Their columns are public. The tables behind them, in the schema \`dispatch_policy_internal\`, may change.
 - In TypeScript, \`utils.partitions()\`, \`utils.status()\`, \`utils.limits()\`, \`utils.stops()\` and \`utils.history()\` read some of them, with names such as \`inFlight\` for \`in_flight\`.
+- A column without a type is a text. \`policy\` is the name of the policy, and \`partition\` the key of the partition.
 - \`infinity\` is a time that never comes, \`-infinity\` one that is always over. TypeScript has null for both.
 - The [glossary](engine.md#one-word-for-each-thing) explains words such as staged job, in flight, pass and slot.
 
@@ -41,11 +42,18 @@ ${views.map(({ view, about, columns: its }) => section(view, about, its)).join("
 }
 
 function section(view: string, about: string, columns: readonly Column[]): string {
-  const list = columns.map(
-    ({ column, type, meaning }) => `- \`${column}\` (${SHORT[type] ?? type}): ${meaning}`,
-  );
+  const list = columns.map(({ column, type, meaning }) => {
+    const named = type === "text" ? `\`${column}\`` : `\`${column}\` (${SHORT[type] ?? type})`;
+    return meaning === EVERYWHERE[column] ? `- ${named}` : `- ${named}: ${meaning}`;
+  });
   return `## \`${view}\`\n\n${about}\n\n${list.join("\n")}`;
 }
+
+/** Said once, at the top. */
+const EVERYWHERE: Readonly<Record<string, string>> = {
+  policy: "Name of the policy.",
+  partition: "Key of the partition.",
+};
 
 const SHORT: Readonly<Record<string, string>> = {
   "timestamp with time zone": "timestamptz",
