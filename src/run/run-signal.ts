@@ -9,7 +9,7 @@ const GRACE_MS = 10_000;
  * The abort signal of one run. Graphile Worker's belongs to the whole pool, and this one aborts with it.
  *
  * Any run may be cancelled, so each has a signal, although most tasks never look. It stands in `helpers` as a plain value,
- * because a getter would cost a run much more than the signal: see decision 019.
+ * because a getter would cost a run much more than the signal: see decision 020.
  */
 export class RunSignal {
   /** Who has cancelled the job, and why. Undefined: nobody has. */

@@ -448,7 +448,7 @@ function describe(
       return runVerb(context, "sync", { ...options, policy: policy.identifier, key });
     },
   } satisfies DispatchPolicyHelpers;
-  // A getter would keep the run's objects until the next major collection: see decision 019.
+  // A getter would keep the run's objects until the next major collection: see decision 020.
   if (partition !== undefined) return own;
   const get = () => resolveJob(policy, job.payload, specificationOf(job)).partition;
   return Object.defineProperty(own, "partition", { get, enumerable: true });
