@@ -22,7 +22,7 @@ export function apiPage(): string {
 This page is generated from the docstrings by \`npm run docs\`. Do not edit it. It has the beginning of each; an editor shows all of it. [Options](options.md) has the options of policies, gates, jobs and presets.
 
 - In examples, \`fetchEndpoint\` is a policy, \`utils\` is what \`makePolicyUtils\` returned, and \`client\` is a connection of pg. A gate stands in \`gates: ({ throttle }) => [ … ]\`. Tests compile and run them.
-- A call of a wrong form is an error that names the option, the value and what was expected: of gates, policies and back-offs a \`PolicyDefinitionError\`, of anything else an \`ArgumentError\`. A verb for a policy that nobody declared throws an \`UnknownPolicyError\`. Below stand the other errors.
+- A wrong call is an error that names the option, the value and what was expected: of gates, policies and back-offs a \`PolicyDefinitionError\`, of anything else an \`ArgumentError\`. For a policy that nobody declared it is an \`UnknownPolicyError\`. Below stand the other errors.
 
 ${SECTIONS.map(sectionText).join("\n\n")}
 `;
@@ -56,12 +56,10 @@ function itemText(item: Item): string {
 }
 
 /** What the page says once, at its top. */
-const OF_A_WRONG_FORM =
-  /^if an option is unknown(?:, missing)? or of another form(?:; it names the option)?\.?$/;
-const isSaidOnce = (when: string) => when === "for a policy nobody declared" || OF_A_WRONG_FORM.test(when);
+const SAID_ONCE = ["ArgumentError", "PolicyDefinitionError", "UnknownPolicyError"];
 
 function throwsText(item: Item): string {
-  const throws = item.said.throws.filter(({ when }) => !isSaidOnce(when));
+  const throws = item.said.throws.filter(({ error = "" }) => !SAID_ONCE.includes(error));
   const all = throws.map(({ error, when }) =>
     [error && linked(`{@link ${error}}`, item), linked(when, item)].filter(Boolean).join(" "),
   );

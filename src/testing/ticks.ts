@@ -18,7 +18,7 @@ export function tickAt(
 /**
  * Ticks until a pass admits nothing. Returns how many jobs it admitted. With `now`, all passes have the same time.
  *
- * @throws as {@link tickAt}
+ * @throws {ArgumentError} as {@link tickAt}
  * @example const admitted = await admitUntilIdle(utils, { policy: "fetch_endpoint" });
  */
 export async function admitUntilIdle(
