@@ -32,6 +32,6 @@ comment on column definitions.host is 'Name of that process''s machine; null: no
 comment on column definitions.pid is 'Id of that process on the machine.';
 comment on column definitions.live_workers is 'How many live worker pools have this definition.';
 comment on column definitions.differs is
-  'In what it differs from the one in force: a list of { option, now, here }. now is the value in force, and here this definition''s; null: it has none.';
+  'In what it differs from the one in force: a list of { option, now, here }. now is the value in force; null: it has none.';
 comment on column definitions.newest_live is
-  'Whether it is the newest that a live worker pool has which takes jobs. Then it is in force, or the next sweep puts it in force.';
+  'Whether it is the newest that a live worker pool has. If it is not in force, the next sweep puts it there.';

@@ -23,7 +23,7 @@ left join lateral (   -- no router knows its partition yet
 set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
 comment on column group_jobs.group_id is 'The group.';
 comment on column group_jobs.id is
-  'The id that the job has in staging; of one that Graphile Worker has past its policy, that one''s.';
+  'The id that it has in staging, else Graphile Worker''s.';
 comment on column group_jobs.job_id is
   'Graphile Worker''s id; null: it is not there, or nobody knows.';
 comment on column group_jobs.state is

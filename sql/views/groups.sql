@@ -26,4 +26,4 @@ comment on column groups.error is
   'Why the callback could not be added; the next sweep tries again. Null: it was not tried.';
 comment on column groups.policy is 'Policy of the callback''s task; null: it has none.';
 comment on column groups.oldest_job_id is
-  'The job that was added first of those that are left, by its id in group_jobs; null: none is left.';
+  'The oldest job that is left, by its id in group_jobs; null: none is.';

@@ -20,6 +20,6 @@ comment on column in_flight_jobs.task_identifier is 'Its task.';
 comment on column in_flight_jobs.attempts is
   'How many times it was started; null: Graphile Worker has it no more, and a sweep frees its slots.';
 comment on column in_flight_jobs.cancelled_at is
-  'When an operator, or a newer job of its key, cancelled it; null: nobody has. If it runs, it was told to end.';
+  'When an operator, or a newer job of its key, cancelled it; null: nobody has.';
 comment on column in_flight_jobs.cancelled_by is 'Who cancelled it.';
 comment on column in_flight_jobs.cancel_reason is 'Why; null: nobody said.';

@@ -69,7 +69,7 @@ comment on column jobs.staged_id is
 comment on column jobs.failed_at is
   'Of a parked or failed job: when its last attempt failed, or when an operator last changed it. Else null.';
 comment on column jobs.error_pattern is
-  'The first line of its last error, with # for each word that has a digit, such as a number or an id: jobs with the same one failed alike.';
+  'The first line of its last error, with # for each word that has a digit: jobs with the same one failed alike.';
 do $$
 declare
   v_column record;

@@ -38,10 +38,10 @@ comment on column limiters.wake_at is
   'When waiting partitions are looked at again; null: when something changes.';
 comment on column limiters.id is 'Number of the limiter.';
 comment on column limiters.calendar is
-  'Throttle: the unit and the time zone of a calendar window, such as day America/New_York; per is about its length. Else null.';
+  'Throttle: the unit and the time zone of a calendar window, such as day America/New_York. Else null.';
 comment on column limiters.shadow is
   'Whether it is of a shadow gate, which holds nothing back.';
 comment on column limiters.max_per_worker is
   'Of a gate with perWorker: how many jobs each worker pool may run at once, overrides applied. Else null.';
 comment on column limiters.workers is
-  'Of a gate with perWorker: the live worker pools that have a task of the policy, at least 1. max is less than their shares together for a moment after one has requeued a job. Else null.';
+  'Of a gate with perWorker: the live worker pools that have a task of the policy, at least 1. Else null.';

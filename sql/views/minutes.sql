@@ -28,7 +28,7 @@ comment on column minutes.dropped is 'Jobs that were dropped, by maxPending, whe
 comment on column minutes.succeeded is 'Runs that succeeded and freed their slots.';
 comment on column minutes.failed is 'Runs that failed and freed their slots, those that are tried again among them.';
 comment on column minutes.wait_p50_seconds is
-  'How long half of the admitted jobs had waited at most, from when they were due (or added, if later) to their admission. Within a twentieth, from counts by bucket, and never above the longest.';
+  'How long half of the admitted jobs had waited at most, from when they were due (or added, if later). Within a twentieth, and never above the longest.';
 comment on column minutes.wait_p95_seconds is 'The same of 95 of 100.';
 comment on column minutes.lag_p50_seconds is
   'Queue lag, from a job''s admission (or run_at, if later) to its start, of half of the runs that ended at most.';
@@ -37,7 +37,7 @@ comment on column minutes.run_p50_seconds is 'How long half of the runs that end
 comment on column minutes.run_p95_seconds is 'The same of 95 of 100.';
 comment on column minutes.expired is 'Of the dropped jobs, those that expired before they were admitted.';
 comment on column minutes.shadow_denied is
-  'Jobs that went although a shadow gate had no room, by gate: a real gate would have denied them.';
+  'Jobs that went although a shadow gate had no room, by gate.';
 comment on column minutes.delayed is
   'How many times a job was delayed, by whenBusy.';
 comment on column minutes.wait_max_seconds is 'The longest of these waits; null: no job was admitted.';

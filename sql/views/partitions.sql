@@ -95,5 +95,5 @@ comment on column partitions.reason is
   'Why it waits, pauses and holds included; null: nothing holds it back. docs/operating.md explains the reasons.';
 comment on column partitions.last_admitted_at is 'When a job of it was admitted last; null: none was.';
 comment on column partitions.admits_a_minute is
-  'Jobs admitted a minute, lately: older ones count less, by the half-life of its policy''s fairness. Null if fairness is by work.';
+  'Jobs admitted a minute, lately, by the half-life of its policy''s fairness. Null if fairness is by work.';
 comment on column partitions.next_due_at is 'When its next job is due, or since when it is; null: no job waits.';

@@ -76,7 +76,7 @@ comment on column policies.ended_elsewhere is
   'Jobs that ended in workers without this package. Their slots were freed late.';
 comment on column policies.ended_elsewhere_at is 'When the last of them was found; null: none was.';
 comment on column policies.live_definitions is
-  'Different definitions of this version that live worker pools have. With more than one, that of the worker which started last is in force.';
+  'Different definitions of this version that live worker pools have.';
 comment on column policies.resolving is
   'Limits are being worked out again, because the definition has changed.';
 comment on column policies.paused_with_all is
@@ -84,11 +84,11 @@ comment on column policies.paused_with_all is
 comment on column policies.tasks_taken_by is
   'Policies that govern tasks of its definition now, as while it is renamed. They were declared later.';
 comment on column policies.newest_version is
-  'The highest version that a process has declared: of the definition in force, those that workers have, and those of the last day.';
+  'The highest version in force, of a worker, or declared within a day.';
 comment on column policies.in_force_because is
   'Why its definition is in force. newest: no process has declared a higher version. workers: it is the newest that a live worker pool has. no_worker: no live worker pool has the policy, so it stays. no_sweep: live worker pools have another one, which the next sweep puts in force.';
 comment on column policies.oldest_due_age_seconds is
-  'Seconds since the oldest due job in staging was due, or since it was added if that was later, whatever it waits for. Null: none is due.';
+  'Seconds since the oldest due job in staging was due (or added, if later), whatever it waits for. Null: none is.';
 comment on column policies.oldest_due_id is 'Id of that job in staging.';
 comment on column policies.oldest_due_partition is
   'Key of the partition of that job; null: not worked out yet.';

@@ -23,7 +23,7 @@ left join lateral (
 where s.due or not s.due;   -- true of all: the jobs of a partition are in two indexes, and PostgreSQL reads both only if told so
 
 set local search_path = :DISPATCH_POLICY_SCHEMA, pg_temp;
-comment on column staged_jobs.id is 'From 10^15 on, or the id that an adopted job had in Graphile Worker: never the id of another job there.';
+comment on column staged_jobs.id is 'From 10^15 on, or the id that an adopted job had in Graphile Worker.';
 comment on column staged_jobs.policy is 'Name of the policy.';
 comment on column staged_jobs.partition is 'Key of the partition; null: not worked out yet.';
 comment on column staged_jobs.task_identifier is 'Its task.';
@@ -48,4 +48,4 @@ comment on column staged_jobs.expires_at is
 comment on column staged_jobs.debounced_until is
   'The latest time to which further adds of its key with debounce postpone it; null: it has none.';
 comment on column staged_jobs.partition_id is
-  'Id of the partition in the view partitions, before it is there too; null: its key is not worked out yet. The jobs of a partition are found fast by it.';
+  'Id of the partition in the view partitions; null: its key is not worked out yet. Finds the jobs of a partition fast.';
