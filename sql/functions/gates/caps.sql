@@ -79,6 +79,11 @@ create or replace function _takes(limiter_ids bigint[], id bigint) returns int l
   select cardinality(array_positions(limiter_ids, id));
 $$;
 
+-- Whether a cap has room for a job at all, however few are in flight. Null: it does not count slots.
+create or replace function _fits(limiter_ids bigint[], id bigint, cap int) returns boolean language sql immutable as $$
+  select cap is null or _takes(limiter_ids, id) <= cap;
+$$;
+
 -- How many jobs that take so many slots a cap may let go, if so many are free. Where none fits, it is one: that one keeps others
 -- from the slots, until there are enough for it. Not if there never are, and not at a limiter that a partition has alone (its
 -- breadth is 0): then it stands in nobody's way. A cap that does not count has room without end.

@@ -122,17 +122,17 @@ declare
   v_ids int[] := array(
     select distinct x.policy_id from (
       (select q.policy_id from partitions q
-        where q.blocked_on = p_limiter.id and (_takes(q.limiter_ids, p_limiter.id) > v_cap) is not true
+        where q.blocked_on = p_limiter.id and _fits(q.limiter_ids, p_limiter.id, v_cap)
         order by q.fair_key, q.due_at limit p_places)
       union all
       (select q.policy_id from partitions q
         where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now)
-          and (_takes(q.limiter_ids, p_limiter.id) > v_cap) is not true
+          and _fits(q.limiter_ids, p_limiter.id, v_cap)
         order by q.in_line_since limit (p_places + 9) / 10)
       union all
       (select q.policy_id from partitions q
         where v_absent <> '{}' and q.blocked_on = p_limiter.id and q.policy_id <> all (v_absent)
-          and (_takes(q.limiter_ids, p_limiter.id) > v_cap) is not true
+          and _fits(q.limiter_ids, p_limiter.id, v_cap)
         order by q.fair_key, q.due_at limit p_places)
     ) x
     where x.policy_id is distinct from p_but);

@@ -118,13 +118,13 @@ declare
   v_oldest uuid[] := array(
     select q.id from partitions q
     where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now)
-      and (_takes(q.limiter_ids, p_limiter.id) > p_cap) is not true
+      and _fits(q.limiter_ids, p_limiter.id, p_cap)
     order by q.in_line_since limit p_longest);
   v_first uuid[] := array(
     select x.id from (
       select q.id, q.policy_id from partitions q
       where q.blocked_on = p_limiter.id and q.policy_id <> all (v_absent)
-        and (_takes(q.limiter_ids, p_limiter.id) > p_cap) is not true
+        and _fits(q.limiter_ids, p_limiter.id, p_cap)
       order by q.fair_key, q.due_at limit p_places) x
     where x.policy_id = p_policy_id);
   v_line claimed[] := array(
@@ -140,7 +140,7 @@ begin
       where q.id = any(array(
           select x.id from (
             select y.id, y.policy_id from partitions y
-            where y.blocked_on = p_limiter.id and (_takes(y.limiter_ids, p_limiter.id) > p_cap) is not true
+            where y.blocked_on = p_limiter.id and _fits(y.limiter_ids, p_limiter.id, p_cap)
             order by y.fair_key, y.due_at limit p_places + 1000) x
           where x.policy_id = p_policy_id and x.id <> all (v_oldest || v_first)))
         and q.blocked_on = p_limiter.id and (p_shard is null or q.shard = p_shard)
@@ -159,7 +159,7 @@ begin
   if not exists (
     select from (
       select q.policy_id from partitions q
-      where q.blocked_on = p_limiter_id and (_takes(q.limiter_ids, p_limiter_id) > p_cap) is not true
+      where q.blocked_on = p_limiter_id and _fits(q.limiter_ids, p_limiter_id, p_cap)
       order by q.fair_key, q.due_at limit p_places) x
     where x.policy_id = p_policy_id)
     or exists (select from partitions q where q.id = any(p_decided) and p_limiter_id = any(q.limiter_ids)) then
@@ -229,14 +229,14 @@ begin
   v_oldest := array(
     select q.id from partitions q
     where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now)
-      and (_takes(q.limiter_ids, p_limiter.id) > p_room.cap) is not true
+      and _fits(q.limiter_ids, p_limiter.id, p_room.cap)
     order by q.in_line_since limit _places_by_wait(p_policy, p_room));
   v_others := array(
     select q.id from partitions q
     where q.policy_id <> (p_policy).id and q.policy_id <> all (v_absent) and q.id = any(v_oldest || array(
       select x.id from partitions x
       where x.blocked_on = p_limiter.id and x.policy_id <> all (v_absent)
-        and (_takes(x.limiter_ids, p_limiter.id) > p_room.cap) is not true
+        and _fits(x.limiter_ids, p_limiter.id, p_room.cap)
       order by x.fair_key, x.due_at limit v_places)));
   if v_others = '{}' then
     return 0;
@@ -253,7 +253,7 @@ begin
       cross join lateral (select coalesce(_work_of(p, q.mean_work), 1) as work) e
       cross join lateral (select _decayed(q.decayed_admits, q.decayed_at, p.half_life, p_now) as decayed) d
       where q.id = any(v_others || array(select x.id from unnest(p_claimed) x where p_limiter.id = any(x.limiter_ids)))
-        and (_takes(q.limiter_ids, p_limiter.id) > p_room.cap) is not true
+        and _fits(q.limiter_ids, p_limiter.id, p_room.cap)
     ),
     level as materialized (
       select coalesce(min(x.level)::float8, 'Infinity') as vt from (
@@ -290,12 +290,12 @@ begin
   return exists (
     select from (
       (select q.policy_id from partitions q
-        where q.blocked_on = p_limiter.id and (_takes(q.limiter_ids, p_limiter.id) > v_room.cap) is not true
+        where q.blocked_on = p_limiter.id and _fits(q.limiter_ids, p_limiter.id, v_room.cap)
         order by q.fair_key, q.due_at limit _room_for_waiters(v_room, false))
       union all
       (select q.policy_id from partitions q
         where q.blocked_on = p_limiter.id and q.in_line_since <= _long_since(p_now)
-          and (_takes(q.limiter_ids, p_limiter.id) > v_room.cap) is not true
+          and _fits(q.limiter_ids, p_limiter.id, v_room.cap)
         order by q.in_line_since limit _places_by_wait(p_policy, v_room))
     ) x
     where x.policy_id <> (p_policy).id);
@@ -350,7 +350,7 @@ begin
       v_line := array(
         select _as_claimed(q, 1) from partitions q
         where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard) and q.in_line_since <= _long_since(p_now)
-          and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
+          and _fits(q.limiter_ids, v_room.id, v_cap)
         order by q.in_line_since limit v_longest
         for no key update skip locked);
     end if;
@@ -358,7 +358,7 @@ begin
       select array_agg(t.id), array_agg(t.jobs) into v_turns, v_jobs from _class_turns(p_policy, p_shard, v_room, p_now) t;
       v_line := (array(
         select _as_claimed(q, v_jobs[array_position(v_turns, q.id)]) from partitions q
-        where q.id = any(v_turns) and q.blocked_on = v_room.id and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
+        where q.id = any(v_turns) and q.blocked_on = v_room.id and _fits(q.limiter_ids, v_room.id, v_cap)
           and q.id <> all (array(select c.id from unnest(v_line) c)) order by q.fair_key
         for no key update skip locked) || v_line)[:v_places];
     end if;
@@ -367,7 +367,7 @@ begin
         select _as_claimed(q, 0) from partitions q
         where q.blocked_on = v_room.id and (p_shard is null or q.shard = p_shard)
           and (v_line = '{}' or q.id <> all (array(select c.id from unnest(v_line) c)))
-          and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
+          and _fits(q.limiter_ids, v_room.id, v_cap)
         order by q.fair_key, q.due_at limit v_places - cardinality(v_line)
         for no key update skip locked);
     end if;
@@ -410,7 +410,7 @@ begin
       v_unit := _places_at_once(p_room, (
         select _takes(q.limiter_ids, p_room.id) from partitions q
         where q.blocked_on = p_room.id and q.fair_key >= _class_from(v_class) and q.fair_key < _class_from(v_class + 1)
-          and (_takes(q.limiter_ids, p_room.id) > p_room.cap) is not true
+          and _fits(q.limiter_ids, p_room.id, p_room.cap)
         order by q.fair_key, q.due_at limit 1));
       v_places := _class_places((p_policy).class_shares, p_room.admitted / v_unit,
         (p_room.admitted + least(v_room, 1000)::int) / v_unit - p_room.admitted / v_unit);
@@ -463,7 +463,7 @@ declare
   v_unit int := _places_at_once(p_room, (
     select _takes(q.limiter_ids, p_room.id) from partitions q
     where q.blocked_on = p_room.id and q.in_line_since <= 'infinity'
-      and (_takes(q.limiter_ids, p_room.id) > p_room.cap) is not true
+      and _fits(q.limiter_ids, p_room.id, p_room.cap)
     order by q.in_line_since limit 1));
 begin
   return _longest_first(p_policy, p_room.admitted / v_unit,
@@ -480,7 +480,7 @@ create or replace function _places_at_once(p_room room_before, p_takes int) retu
 begin
   return greatest(1, p_takes, (
     select _takes(q.limiter_ids, p_room.id) from partitions q
-    where q.blocked_on = p_room.id and (_takes(q.limiter_ids, p_room.id) > p_room.cap) is not true
+    where q.blocked_on = p_room.id and _fits(q.limiter_ids, p_room.id, p_room.cap)
     order by q.fair_key, q.due_at limit 1));
 end
 $$;
@@ -556,20 +556,20 @@ begin
     if (p_policy).class_shares is not null then
       select q.id, q.head_cost, q.limiter_ids into v_first from partitions q
       where q.id = any(array(select t.id from _class_turns(p_policy, null, v_room, p_now) t))
-        and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
+        and _fits(q.limiter_ids, v_room.id, v_cap)
       order by q.fair_key limit 1;
       v_is_found := found;
     end if;
     if not v_is_found and (v_room.tokens is not null or v_cap is not null) and _places_by_wait(p_policy, v_room) > 0 then
       select q.id, q.head_cost, q.limiter_ids into v_first from partitions q
       where q.blocked_on = v_room.id and q.in_line_since <= _long_since(p_now)
-        and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
+        and _fits(q.limiter_ids, v_room.id, v_cap)
       order by q.in_line_since limit 1;
       v_is_found := found;
     end if;
     if not v_is_found then
       select q.id, q.head_cost, q.limiter_ids into v_first from partitions q
-      where q.blocked_on = v_room.id and (v_cap is null or _takes(q.limiter_ids, v_room.id) <= v_cap)
+      where q.blocked_on = v_room.id and _fits(q.limiter_ids, v_room.id, v_cap)
       order by q.fair_key, q.due_at limit 1;
     end if;
     if v_room.tokens is null then
