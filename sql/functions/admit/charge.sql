@@ -13,6 +13,7 @@ create or replace function _admit_claimed(
 declare
   v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
   v_candidates candidate[] := p_candidates;
+  v_chosen_ids bigint[] := array(select c.staged_id from unnest(p_candidates) c where c.chosen);
   v_added record;
   v_leaving events[];
   v_places place[];
@@ -20,12 +21,14 @@ declare
 begin
   quarantined := 0;
   if _is_watched(p_policy) then
-    v_leaving := _leaving(array(select c.staged_id from unnest(p_candidates) c where c.chosen), p_now);
+    v_leaving := _leaving(v_chosen_ids, p_now);
   end if;
-  if (p_policy).per_worker then
-    v_places := _places_of(p_candidates);
+  if (p_policy).per_worker then   -- if a worker pool requeues a job, it gets its place again
+    v_places := array(
+      select row(s.id, s.run_at, s.run_at_given, s.created_at, s.expires_at)::place
+      from staged_jobs s where s.id = any(v_chosen_ids));
   end if;
-  if exists (select from unnest(v_candidates) c where c.chosen) then
+  if v_chosen_ids <> '{}' then
     if p_began is null and not p_forced then
       -- a release leaves all of them to the next pass if one cannot go
       select _add_admitted(v_candidates, p_now) as admissions, '{}'::bigint[] as quarantined into v_added;

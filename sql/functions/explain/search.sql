@@ -54,7 +54,10 @@ begin
     v_seen := v_seen || row(v_row.kind, v_row.policy, v_row.partition, v_row.job_id)::text;
     kind := v_row.kind; policy := v_row.policy; partition := v_row.partition; job_id := v_row.job_id; state := v_row.state;
     matched := v_row.matched; rank := v_row.rank;
-    note := case when v_row.rank = 4 then _difference(v_row.matched, v_text) else v_row.note end;
+    note := case when v_row.rank <> 4 then v_row.note
+      when _trimmed(v_row.matched) = v_trimmed then 'near match: blanks at its ends differ'
+      when lower(_trimmed(v_row.matched)) = lower(v_trimmed) then 'near match: capitals differ'
+      else 'near match: it is encoded otherwise' end;
     return next;
   end loop;
   if coalesce(v_best, 8) > 4 then
@@ -95,9 +98,15 @@ returns table (
     select x.*, row_number() over (
         partition by x.kind order by x.rank, length(x.matched), x.matched collate "C", x.policy, x.job_id desc) as n
     from (
-      select 'policy' as kind, p.policy, null as partition, null::bigint as job_id, p.state, p.policy as matched, null as note,
-        p.rank
-      from _found_policies(p_text, p_part, p_same) p
+      -- with policies that nobody declared and for which jobs wait (as in the view undeclared_policies, uncounted)
+      select 'policy' as kind, n.name as policy, null as partition, null::bigint as job_id,
+        case when p.id is null then 'undeclared' when p.paused_until > clock_timestamp() then 'paused'
+          when p.enabled then 'on' else 'off' end as state,
+        n.name as matched, null as note, r.rank
+      from unnest(_names_of_policies()) n (name)
+      left join policies p on p.name = n.name
+      cross join lateral (select _rank_of(n.name, p_text, p_part, p_same) as rank) r
+      where r.rank is not null
       union all
       select 'partition', q.policy, q.partition, null, q.state, q.matched, null, q.rank
       from _found_partitions(p_text, p_part, p_same, p_most) q
@@ -151,14 +160,6 @@ begin
 end
 $$;
 
--- In what a text differs from one that counts as the same.
-create or replace function _difference(p_found text, p_text text) returns text language sql stable as $$
-  select 'near match: ' || case
-    when _trimmed(p_found) = _trimmed(p_text) then 'blanks at its ends differ'
-    when lower(_trimmed(p_found)) = lower(_trimmed(p_text)) then 'capitals differ'
-    else 'it is encoded otherwise' end;
-$$;
-
 -- Texts with one character more, less or another, or with two that are swapped: some thousand, which an index finds. Of a short
 -- text too many are names of something else, and of a long one there are too many.
 create or replace function _near_texts(p_text text) returns text[] language plpgsql immutable as $$
@@ -182,20 +183,6 @@ begin
       select t.before || substr(t.behind, 2, 1) || left(t.behind, 1) || substr(t.behind, 3)
     ) u
     where u.text <> p_text);
-end
-$$;
-
--- The policies, with those that nobody declared and for which jobs wait (as in the view undeclared_policies, uncounted).
-create or replace function _found_policies(p_text text, p_part text, p_same text[])
-returns table (policy text, state text, rank int) language plpgsql stable as $$
-begin
-  return query
-  select n.name, case when p.id is null then 'undeclared' when p.paused_until > clock_timestamp() then 'paused'
-      when p.enabled then 'on' else 'off' end, r.rank
-  from unnest(_names_of_policies()) n (name)
-  left join policies p on p.name = n.name
-  cross join lateral (select _rank_of(n.name, p_text, p_part, p_same) as rank) r
-  where r.rank is not null;
 end
 $$;
 

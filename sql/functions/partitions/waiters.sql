@@ -485,15 +485,6 @@ begin
 end
 $$;
 
--- The places of staged jobs that are about to leave staging. If a worker pool requeues one, it gets its place again.
-create or replace function _places_of(p_candidates candidate[])
-returns place[] language sql stable as $$
-  select array(
-    select row(s.id, s.run_at, s.run_at_given, s.created_at, s.expires_at)::place
-    from staged_jobs s
-    where s.id = any(array(select c.staged_id from unnest(p_candidates) c where c.chosen)));
-$$;
-
 -- Says when somebody looks again at the waiters of these limiters, which the caller has locked, now that its pass has decided.
 -- That is at once if one has room, and somebody waits: those stand behind one that had no room elsewhere, or others have locked
 -- them. Else it is at a time if that is known (of a shared throttle when there are enough tokens for the first one's next job),
