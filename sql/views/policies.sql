@@ -41,10 +41,29 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
   case when p.shared then array(
     select x.name from policies x
     where x.shared_ids @> array[p.id] and x.definition -> 'gates' @> jsonb_build_array(
-      jsonb_build_object('name', p.name, 'shared', true)) order by x.name) end as shared_by
+      jsonb_build_object('name', p.name, 'shared', true)) order by x.name) end as shared_by,
+  -- the policy's pause comes after the sums: before them, PostgreSQL expects many groups, and sorts 100,000 partitions
+  coalesce((
+    select jsonb_agg(jsonb_build_object('reason', w.reason, 'partitions', w.partitions, 'jobs', w.jobs)
+      order by w.partitions desc, w.reason)
+    from (
+      select r.reason, sum(c.partitions) as partitions, sum(c.jobs) as jobs
+      from jsonb_to_recordset(q.waiting) c (reason text, is_later boolean, partitions bigint, jobs bigint)
+      cross join lateral (
+        select coalesce(_shown_reason(p.paused_until, '-infinity', '-infinity', '-infinity', c.reason),
+          case when c.is_later then 'not_due' else 'none' end) as reason) r
+      group by r.reason) w), '[]') as waiting
 from policies p
 left join (   -- once for all policies. A left join: who asks for names alone has no partition counted
-  select x.policy_id, sum(x.staged) as staged, count(*)::int as partitions from partitions x group by x.policy_id
+  select c.policy_id, sum(c.jobs) as staged, sum(c.partitions)::int as partitions, jsonb_agg(jsonb_build_object(
+    'reason', c.reason, 'is_later', c.is_later, 'partitions', c.waiting, 'jobs', c.jobs)) filter (where c.waiting > 0) as waiting
+  from (
+    select x.policy_id, _shown_reason(
+        '-infinity', x.paused_until, x.held_until, x.breaker_until, x.denied_reason) as reason,
+      x.due_at > statement_timestamp() as is_later, sum(x.staged) as jobs, count(*) as partitions,
+      count(*) filter (where x.staged > 0) as waiting
+    from partitions x group by 1, 2, 3) c
+  group by c.policy_id
 ) q on q.policy_id = p.id
 left join lateral (
   select max(x.version) as newest_version, bool_or(x.newest_live) as lives, bool_or(x.newest_live and x.in_force) as has
@@ -94,3 +113,5 @@ comment on column policies.oldest_due_partition is
   'Key of the partition of that job; null: not worked out yet.';
 comment on column policies.shared_by is
   'Of a shared limit, which has no jobs: the policies whose gates name it. Null: it is a policy.';
+comment on column policies.waiting is
+  'How many partitions (lanes count by themselves) have staged jobs, and how many jobs these are, by what they wait for: a list of reason, partitions and jobs, that with the most partitions first. Of reason none they are in line. What the router has not counted yet is not in it.';

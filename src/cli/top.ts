@@ -45,7 +45,7 @@ export const command = defineCommand({
     ["--once --json", "one frame for a script"],
   ],
   about:
-    "The screen is drawn again every 2 seconds. PACE/MIN is what was admitted meanwhile, by the minute. Of the partitions with the most or the oldest staged jobs it shows those whose next job is due for longest.",
+    "The screen is drawn again every 2 seconds. PACE/MIN is what was admitted meanwhile, by the minute. It shows the partitions of the jobs that have been due for longest, as far as something holds them back.",
   async run(values) {
     const { once, json } = values;
     if (!once && (json || !process.stdout.isTTY)) throw new UsageError("stdout is no terminal: give --once");

@@ -155,23 +155,23 @@ export function overview({ schema, internal, rowsAsIs }: Statements) {
     },
 
     /**
-     * The partitions of the jobs that have been due for longest, one of each policy. Then those that wait and have the most
-     * staged jobs, and those of the jobs that were staged first.
+     * The partitions of the jobs that have been due for longest, those of the oldest job first. It looks at a thousand jobs, or as
+     * many as there are tasks: an index has those of a task in this order.
      */
     longestWaiting: (client: Queryable, most: number) =>
       rowsAsIs<{ policy: string; partition: string }>(
         client,
-        `select policy, partition from (
-           (select policy, oldest_due_partition as partition, 1 as place from ${schema}.policies
-            where oldest_due_partition is not null order by oldest_due_age_seconds desc limit ${parameter(1, "int")})
-           union all
-           (select policy, partition, 2 from ${schema}.partitions
-            where staged > 0 and reason is not null order by staged desc limit ${parameter(1, "int")})
-           union all
-           select policy, partition, 3 from (
-             select policy, partition, reason from ${schema}.staged_jobs order by id limit 200
-           ) first where partition is not null and reason is not null and reason <> 'not_due'
-         ) found group by policy, partition order by pg_catalog.min(place)`,
+        `with task as materialized (
+           select pg_catalog.jsonb_array_elements_text(definition -> 'tasks') as name from ${schema}.policies
+         )
+         select s.policy, s.partition from task t
+         cross join lateral (
+           select policy, partition, greatest(run_at, created_at) as since from ${schema}.staged_jobs
+           where task_identifier = t.name order by greatest(run_at, created_at)
+           limit (select 1000 / pg_catalog.count(*) + 1 from task)
+         ) s
+         where s.since <= pg_catalog.statement_timestamp() and s.policy is not null and s.partition is not null
+         group by s.policy, s.partition order by pg_catalog.min(s.since) limit ${parameter(1, "int")}`,
         [most],
       ),
 
@@ -186,6 +186,14 @@ export function overview({ schema, internal, rowsAsIs }: Statements) {
            select id from ${schema}.partitions ${where} order by ${order} limit ${parameter(values.length + 1, "int")}
          )) order by ${order}`,
         [...values, most],
+      ),
+
+    /** Rows of the view `partitions`: of a policy those that wait with the most staged jobs, or that were admitted most. */
+    topPartitions: (client: Queryable, policy: string, waiting: number, admitted: number) =>
+      rowsAsIs<object>(
+        client,
+        `select v.*, t.waits, t.admitted_most from ${schema}.top_partitions(${parameters("text", "int", "int")}) t join ${schema}.partitions v on v.id = t.id`,
+        [policy, waiting, admitted],
       ),
 
     /** How many partitions have staged jobs, by what they wait for. */
@@ -228,8 +236,7 @@ export function overview({ schema, internal, rowsAsIs }: Statements) {
       rowsAsIs<Figure & { readonly name: Name }>(
         client,
         `select name, labels, value
-         from ${schema}.${policy === undefined ? "metrics()" : `policy_metrics(${parameter(2, "text")})`}
-         where name = any(${parameter(1, "texts")})`,
+         from ${schema}.${policy === undefined ? `metrics(${parameter(1, "texts")})` : `policy_metrics(${parameter(2, "text")}, ${parameter(1, "texts")})`}`,
         policy === undefined ? [names] : [names, policy],
       ),
 

@@ -2,19 +2,19 @@ import type { OperateContext } from "./call.ts";
 import { type Answer, ask } from "./explain.ts";
 
 /**
- * Of the partitions with the most or the oldest staged jobs those whose next job is due for longest, each explained. The
- * others count no less, but to explain one takes some milliseconds.
+ * The partitions of the jobs that have been due for longest, each explained if something holds it back. To explain one takes
+ * some milliseconds: of twice as many, no more than needed are.
  */
 export async function longestWaiting(context: OperateContext, most: number): Promise<readonly Answer[]> {
   const { withPgClient, engine } = context;
-  const found = await withPgClient((client) => engine.longestWaiting(client, most));
+  const found = await withPgClient((client) => engine.longestWaiting(client, 2 * most));
   const answers: Answer[] = [];
-  for (const { policy, partition } of found.slice(0, 2 * most))
-    answers.push(await ask(context, { policy, partition }));
-  return answers
-    .filter(({ reason }) => reason !== null)
-    .toSorted((one, other) => dueAt(one) - dueAt(other))
-    .slice(0, most);
+  for (const { policy, partition } of found) {
+    if (answers.length === most) break;
+    const answer = await ask(context, { policy, partition });
+    if (answer.reason !== null) answers.push(answer);
+  }
+  return answers.toSorted((one, other) => dueAt(one) - dueAt(other));
 }
 
 function dueAt({ runAt }: Answer): number {

@@ -14,6 +14,16 @@ export interface OldestDue {
   ageSeconds: number;
 }
 
+/** What partitions of a policy wait for. */
+export interface WaitingFor {
+  /** One of those that docs/operating.md explains, or `none`: they are in line. */
+  reason: string;
+  /** How many partitions wait for it. */
+  partitions: number;
+  /** How many staged jobs these have. */
+  jobs: number;
+}
+
 /** The state of a policy. */
 export interface PolicyStatus {
   policy: string;
@@ -21,7 +31,9 @@ export interface PolicyStatus {
   version: number;
   /** Jobs that wait in staging. */
   staged: number;
-  /** Of these the one that has been due for longest; null: none is due. */
+  /** What partitions with staged jobs wait for, that of the most partitions first. Jobs that no tick has looked at are in `staged` alone. */
+  waiting: readonly WaitingFor[];
+  /** Of the staged jobs the one that has been due for longest; null: none is due. */
   oldestDue: OldestDue | null;
   /** Jobs that were admitted and not released yet. */
   inFlight: number;
@@ -142,7 +154,7 @@ export async function status(
     );
     const [pauseOfAll = null] = await stopsOf(client, engine, "where policy is null", []);
     const policies = rows.map(
-      ({ policy, version, staged, partitions, paused, enabled, orphaned, resolving, ...counts }) => {
+      ({ policy, version, staged, waiting, partitions, paused, enabled, orphaned, resolving, ...counts }) => {
         const { in_flight: inFlight, ended_elsewhere: endedElsewhere } = counts;
         const pausedWithAll = counts.paused_with_all;
         const live = { orphaned, endedElsewhere, liveDefinitions: counts.live_definitions, resolving };
@@ -160,6 +172,7 @@ export async function status(
           policy,
           version,
           staged,
+          waiting,
           oldestDue: oldestDueOf(policy, counts),
           inFlight,
           partitions,

@@ -137,6 +137,42 @@ test("the figures of one policy read the partitions of others once at most, and 
   );
 });
 
+test("who asks for figures of no partition and no gate has none read", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const read = [];
+  for (const count of [50, 500]) {
+    await come(world, `of ${count}`, count);
+    await world.admit({ claim: count });
+    await world.pool.query("vacuum analyze");
+    read.push((await ask(world, "select * from dispatch_policy.metrics('{last_pass_age_seconds}')")).read);
+  }
+  // the 100 that are next are asked for admissible jobs, which is worked out beside
+  t.true(read[1]! < read[0]! + 400, `${read} rows are read`);
+});
+
+test("the partitions that wait with the most jobs and those admitted most are found by one look at each", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.stage(["few", "most", "most", "most", "more", "more", "once"]);
+  await world.route();
+  await world.admit();
+  const { rows } = await world.pool.query(
+    `select v.partition, t.waits, t.admitted_most from dispatch_policy.top_partitions('p', 2, 1) t
+     join dispatch_policy.partitions v on v.id = t.id where t.waits order by v.staged desc`,
+  );
+  t.deepEqual(
+    rows.map(({ partition }) => partition),
+    ["most", "more"],
+  );
+  const { rows: all } = await world.pool.query(
+    `select count(*) filter (where t.waits)::int as waiting, count(*) filter (where t.admitted_most)::int as admitted
+     from dispatch_policy.top_partitions('p', 10, 10) t`,
+  );
+  t.deepEqual(all, [{ waiting: 2, admitted: 4 }]);
+  await come(world, "of many", 500);
+  const { read } = await ask(world, "select * from dispatch_policy.top_partitions('p', 2, 1)", "");
+  t.true(read < 2 * 504, `${read} rows are read`);
+});
+
 test("figures by reason are those of the view partitions, whatever stops a partition or its policy", async (t) => {
   const world = await engine(t, { gates: [concurrency(1)] });
   const other = new Engine(world.url, world.pool, { gates: [concurrency(1)], policy: "q" });
@@ -185,6 +221,16 @@ test("figures by reason are those of the view partitions, whatever stops a parti
     rows.filter(({ name }) => !["oldest_due_age_seconds", "last_pass_age_seconds"].includes(name));
   t.deepEqual(steady(ofOne), steady(ofAll));
   t.is(ofOne.length, ofAll.length);
+  for (const { name } of ofOne) {
+    const named = `name = '${name}' order by 2`;
+    const { rows } = await pool.query(`select * from dispatch_policy.metrics('{${name}}') where ${named}`);
+    const { rows: all } = await pool.query(`select * from dispatch_policy.metrics() where ${named}`);
+    t.deepEqual(steady(rows), steady(all));
+    const { rows: others } = await pool.query(
+      `select * from dispatch_policy.metrics('{${name}}') where name <> '${name}'`,
+    );
+    t.deepEqual(others, []);
+  }
 });
 
 test("a search reads each partition a few times at most, and of staged jobs those that it names", async (t) => {

@@ -84,11 +84,16 @@ test("a partition lists its next jobs in their order, each with when it starts",
 });
 
 test("the overview lists the partitions that wait for longest, and why", async (t) => {
-  const { text, utils } = await world(t);
-  await utils.addJob(
+  const { text, utils, pool } = await world(t);
+  const job = await utils.addJob(
     "fetch_endpoint",
     { endpoint: "old", account: "acme" },
     { runAt: new Date("2020-01-02T03:04:05Z") },
+  );
+  // a job that was added late has not waited since it was due
+  await table(pool, "staged_jobs").set(
+    { created_at: () => "timestamptz '2020-01-02T03:04:05Z'" },
+    { id: job.id },
   );
   await utils.pause({ policy: "fetch_endpoint", partition: "old", reason: "r", by: "bo" });
   await utils.tick();

@@ -3,8 +3,11 @@
 -- The figures of all policies, for a monitoring system: one row for each name and set of labels.
 -- docs/production.md#the-metrics lists the names. Totals count what workers have folded, which they do twice a minute.
 --
---   select * from dispatch_policy.metrics() where name = 'admissible_jobs';
-create or replace function :DISPATCH_POLICY_SCHEMA.metrics() returns table (name text, labels jsonb, value float8)
+--   names   only these. What takes long and is not among them is not worked out. Null: all
+--
+--   select * from dispatch_policy.metrics('{admissible_jobs}');
+create or replace function :DISPATCH_POLICY_SCHEMA.metrics(names text[] default null)
+returns table (name text, labels jsonb, value float8)
 language plpgsql stable
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set jit = off as $$
@@ -12,7 +15,7 @@ set jit = off as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  return query select * from _figures(v_now, null);
+  return query select * from _figures(v_now, null, metrics.names);
   return query
   select m.name, '{}'::jsonb, m.value
   from (
@@ -26,15 +29,17 @@ begin
     values ('workers', w.workers), ('worker_slots', w.slots), ('open_groups', g.open),
       ('oldest_group_age_seconds', greatest(g.age, 0)), ('notification_queue_usage_ratio', pg_notification_queue_usage())
   ) m (name, value)
+  where metrics.names is null or m.name = any(metrics.names)
   union all
   select 'sweep_repairs_total', jsonb_build_object('kind', r.key), r.value::float8
-  from all_policies a cross join jsonb_each_text(a.repaired) r;
+  from all_policies a cross join jsonb_each_text(a.repaired) r
+  where metrics.names is null or 'sweep_repairs_total' = any(metrics.names);
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.metrics from public;
 
--- The figures of a policy, or of all (null).
-create or replace function _figures(p_now timestamptz, p_policy_id int)
+-- The figures of a policy, or of all (null), of these names, or all (null).
+create or replace function _figures(p_now timestamptz, p_policy_id int, p_names text[])
 returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
 begin
   -- what is true of each policy now, and what its passes and releases have done since it was declared
@@ -81,47 +86,13 @@ begin
     union all
     select 'left_to_pass_total', jsonb_build_object('reason', r.key), r.value::float8 from jsonb_each_text(t.left_to_pass) r
   ) m (name, labels, value)
-  where m.value is not null and (p_policy_id is null or p.id = p_policy_id);
-  return query
-  with waiting as materialized (
-    select w.* from _waiting_partitions(p_policy_id, p_now) w
-  )
-  select x.name, jsonb_build_object('policy', x.policy, 'reason', x.reason), x.value::float8
-  from (
-    select 'staged_jobs', w.policy, w.reason, w.jobs from waiting w
-    union all
-    -- what the router has not counted yet, and what has no partition yet
-    select 'staged_jobs', p.name, 'unrouted', greatest(
-      (select coalesce(sum(a.jobs), 0) from arrivals a where a.policy = p.name)
-      + (select count(*) from keyless_jobs k where k.policy = p.name), 0)
-    from policies p where p_policy_id is null or p.id = p_policy_id
-    union all
-    select 'waiting_partitions', w.policy, w.reason, w.partitions from waiting w
-  ) x (name, policy, reason, value);
-  -- How full the caps of each gate are. A shadow gate is never over its limit, because it has none. Only limiters that jobs
-  -- occupy count, at most 10,000 of a policy.
-  return query
-  with gate as materialized (
-    select p.name as policy, l.gate, max(l.in_flight::float8 / nullif(l.cap, 0)) as used,
-      count(*) filter (where l.in_flight >= l.cap) as full,
-      count(*) filter (where l.in_flight > l.cap and l.shadow_slots is null) as over,
-      min(l.cap) filter (where l.kind = 'adaptive_concurrency') as least,
-      count(*) filter (where case when l.kind = 'adaptive_concurrency' then l.cap <= (   -- only of these: else it joins them all
-        select (o.numbers).min from limiters o where o.id = l.id) end) as lowest
-    from policies p
-    cross join lateral _rooms_of(array(
-      select x.id from limiters x
-      where x.policy_id = p.id and x.in_flight > 0 and x.kind <> 'ahead' and not x.by_tokens limit 10000), p_now, false) l
-    where p_policy_id is null or p.id = p_policy_id
-    group by p.name, l.gate
-  )
-  select m.name, jsonb_build_object('policy', g.policy, 'gate', g.gate), m.value::float8
-  from gate g
-  cross join lateral (
-    values ('limiter_utilization_ratio', g.used), ('full_limiters', g.full), ('limiters_over_limit', g.over),
-      ('adaptive_limit', g.least), ('limiters_at_minimum', case when g.least is not null then g.lowest end)
-  ) m (name, value)
-  where m.value is not null;
+  where m.value is not null and (p_policy_id is null or p.id = p_policy_id) and (p_names is null or m.name = any(p_names));
+  if p_names is null or p_names && '{staged_jobs,waiting_partitions}' then
+    return query select * from _waiting_figures(p_policy_id, p_names);
+  end if;
+  if p_names is null or p_names && '{limiter_utilization_ratio,full_limiters,limiters_over_limit,adaptive_limit,limiters_at_minimum}' then
+    return query select * from _gate_figures(p_policy_id, p_names, p_now);
+  end if;
   -- How long jobs waited until their admission, how long they then waited to start, and how long they ran. The quantiles are
   -- those of this minute and the five before, as far as they are folded. 1 is the longest.
   return query
@@ -144,40 +115,82 @@ begin
   cross join lateral (
     values ('0.5', _quantile(0.5, l.counts, l.longest)), ('0.95', _quantile(0.95, l.counts, l.longest)), ('1', l.longest)
   ) q (share, seconds)
-  where l.counts <> '{}' and q.seconds is not null
+  where l.counts <> '{}' and q.seconds is not null and (p_names is null or l.name = any(p_names))
   union all
   select k.name || x.suffix, jsonb_build_object('policy', k.policy), x.value
   from kind k
   cross join lateral (
     values ('_sum', k.seconds), ('_count', (select coalesce(sum(e.value::float8), 0) from jsonb_each_text(k.counts) e))
   ) x (suffix, value)
-  where k.minute = '-infinity';
+  where k.minute = '-infinity' and (p_names is null or k.name || x.suffix = any(p_names));
 end
 $$;
 
--- How many partitions have staged jobs, and how many jobs these are, by what they wait for. `none`: they are in line. It reads each
--- partition once, and no job. The pause of a policy comes after the sums: before them, PostgreSQL expects many groups, and sorts
--- 100,000 partitions.
---
---   p_policy_id   null: of all policies
-create or replace function _waiting_partitions(p_policy_id int, p_now timestamptz)
-returns table (policy text, reason text, partitions numeric, jobs numeric) language plpgsql stable as $$
+-- What waits, by what it waits for.
+create or replace function _waiting_figures(p_policy_id int, p_names text[])
+returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
 begin
   return query
-  with counted as materialized (
-    select q.policy_id, _shown_reason(
-        '-infinity', q.paused_until, q.held_until, q.breaker_until, q.denied_reason) as reason, q.due_at > p_now as is_later,
-      count(*) as partitions, sum(q.staged) as jobs
-    from partitions q
-    where q.staged > 0 and (p_policy_id is null or q.policy_id = p_policy_id) group by 1, 2, 3
+  with waiting as materialized (
+    select w.* from _waiting_partitions(p_policy_id) w
   )
-  select p.name, r.reason, sum(c.partitions), sum(c.jobs)
-  from counted c join policies p on p.id = c.policy_id
+  select x.name, jsonb_build_object('policy', x.policy, 'reason', x.reason), x.value::float8
+  from (
+    select 'staged_jobs', w.policy, w.reason, w.jobs from waiting w
+    union all
+    -- what the router has not counted yet, and what has no partition yet
+    select 'staged_jobs', p.name, 'unrouted', greatest(
+      (select coalesce(sum(a.jobs), 0) from arrivals a where a.policy = p.name)
+      + (select count(*) from keyless_jobs k where k.policy = p.name), 0)
+    from policies p where p_policy_id is null or p.id = p_policy_id
+    union all
+    select 'waiting_partitions', w.policy, w.reason, w.partitions from waiting w
+  ) x (name, policy, reason, value)
+  where p_names is null or x.name = any(p_names);
+end
+$$;
+
+-- How full the caps of each gate are. A shadow gate is never over its limit, because it has none. Only limiters that jobs
+-- occupy count, at most 10,000 of a policy.
+create or replace function _gate_figures(p_policy_id int, p_names text[], p_now timestamptz)
+returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
+begin
+  return query
+  with gate as materialized (
+    select p.name as policy, l.gate, max(l.in_flight::float8 / nullif(l.cap, 0)) as used,
+      count(*) filter (where l.in_flight >= l.cap) as full,
+      count(*) filter (where l.in_flight > l.cap and l.shadow_slots is null) as over,
+      min(l.cap) filter (where l.kind = 'adaptive_concurrency') as least,
+      count(*) filter (where case when l.kind = 'adaptive_concurrency' then l.cap <= (   -- only of these: else it joins them all
+        select (o.numbers).min from limiters o where o.id = l.id) end) as lowest
+    from policies p
+    cross join lateral _rooms_of(array(
+      select x.id from limiters x
+      where x.policy_id = p.id and x.in_flight > 0 and x.kind <> 'ahead' and not x.by_tokens limit 10000), p_now, false) l
+    where p_policy_id is null or p.id = p_policy_id
+    group by p.name, l.gate
+  )
+  select m.name, jsonb_build_object('policy', g.policy, 'gate', g.gate), m.value::float8
+  from gate g
   cross join lateral (
-    select coalesce(_shown_reason(p.paused_until, '-infinity', '-infinity', '-infinity', c.reason),
-      case when c.is_later then 'not_due' else 'none' end) as reason
-  ) r
-  group by 1, 2;
+    values ('limiter_utilization_ratio', g.used), ('full_limiters', g.full), ('limiters_over_limit', g.over),
+      ('adaptive_limit', g.least), ('limiters_at_minimum', case when g.least is not null then g.lowest end)
+  ) m (name, value)
+  where m.value is not null and (p_names is null or m.name = any(p_names));
+end
+$$;
+
+-- How many partitions have staged jobs, and how many jobs these are, by what they wait for, as the view policies has it.
+--
+--   p_policy_id   null: of all policies
+create or replace function _waiting_partitions(p_policy_id int)
+returns table (policy text, reason text, partitions bigint, jobs bigint) language plpgsql stable as $$
+begin
+  return query
+  select v.policy, w.reason, w.partitions, w.jobs
+  from :DISPATCH_POLICY_SCHEMA.policies v
+  cross join lateral jsonb_to_recordset(v.waiting) w (reason text, partitions bigint, jobs bigint)
+  where p_policy_id is null or v.policy = (select p.name from policies p where p.id = p_policy_id);
 end
 $$;
 

@@ -2,8 +2,10 @@
 
 -- The figures of one policy, as metrics has them. With many policies it reads a fraction of what metrics reads.
 --
---   select * from dispatch_policy.policy_metrics('fetch_endpoint') where name = 'admissible_jobs';
-create or replace function :DISPATCH_POLICY_SCHEMA.policy_metrics(policy text)
+--   names   only these, as in metrics
+--
+--   select * from dispatch_policy.policy_metrics('fetch_endpoint', '{admissible_jobs}');
+create or replace function :DISPATCH_POLICY_SCHEMA.policy_metrics(policy text, names text[] default null)
 returns table (name text, labels jsonb, value float8) language plpgsql stable
 security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
 set jit = off as $$
@@ -11,7 +13,7 @@ set jit = off as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  return query select * from _figures(v_now, (_policy(policy_metrics.policy)).id);
+  return query select * from _figures(v_now, (_policy(policy_metrics.policy)).id, policy_metrics.names);
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.policy_metrics from public;

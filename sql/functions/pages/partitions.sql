@@ -18,7 +18,7 @@ declare
 begin
   return query
   select c.reason, sum(c.partitions)::bigint from (
-    select w.reason, w.partitions from _waiting_partitions(v_policy_id, statement_timestamp()) w
+    select w.reason, w.partitions from _waiting_partitions(v_policy_id) w
     where w.policy <> all (v_laned) and (partitions_by_reason.policy is null or v_policy_id is not null)
     union all
     select coalesce(v.reason, case when v.next_due_at > statement_timestamp() then 'not_due' else 'none' end), 1
@@ -57,3 +57,39 @@ begin
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.partition_caps from public;
+
+-- Of a policy the partitions that wait for something and have the most staged jobs, and those that were admitted most. It reads
+-- each partition once: without an index for it, that is what a page of a policy takes longest for.
+--
+--   waiting, admitted   at most so many of each
+--   id                  of the partition, as in the view partitions
+--   waits, admitted_most   whether it is one of the first, and one of the others
+create or replace function :DISPATCH_POLICY_SCHEMA.top_partitions(policy text, waiting int, admitted int)
+returns table (id uuid, waits boolean, admitted_most boolean) language plpgsql stable
+security definer set search_path = pg_catalog, :DISPATCH_POLICY_INTERNAL, pg_temp
+set jit = off as $$
+#variable_conflict use_column
+declare
+  v_policy policies := _policy(top_partitions.policy);
+begin
+  return query
+  with its as materialized (
+    select x.* from (
+      select q.id, q.staged, q.admitted_total, q.staged > 0 and _shown_reason(
+        v_policy.paused_until, q.paused_until, q.held_until, q.breaker_until, q.denied_reason) is not null as waits
+      from partitions q where q.policy_id = v_policy.id and not v_policy.keyed_scopes
+      union all
+      -- lanes of one key are one partition
+      select v.id, v.staged, v.admitted_total, v.staged > 0 and v.reason is not null
+      from :DISPATCH_POLICY_SCHEMA.partitions v where v.policy = v_policy.name and v_policy.keyed_scopes
+    ) x where x.waits or x.admitted_total > 0
+  )
+  select t.id, bool_or(t.waits), bool_or(not t.waits)
+  from (
+    (select i.id, true as waits from its i where i.waits order by i.staged desc, i.id limit top_partitions.waiting)
+    union all
+    (select i.id, false from its i where i.admitted_total > 0 order by i.admitted_total desc, i.id limit top_partitions.admitted)
+  ) t group by t.id;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.top_partitions from public;

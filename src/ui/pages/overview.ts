@@ -8,6 +8,7 @@ import {
   type PolicyStatus,
   status,
   type UndeclaredPolicy,
+  type WaitingFor,
   type WorkerStatus,
 } from "../../operate/status.ts";
 import { stops } from "../../operate/stops.ts";
@@ -67,13 +68,13 @@ ${await policyTable(looking, policies, figures, base)}
 ${undeclaredTable(undeclared, base)}
 <h2>The last ${period.words}</h2>
 ${periodLinks(base, "/", {}, period)}
-${strip(partsOf(shown, policies, figures))}
+${strip(partsOf(shown, policies))}
 ${charts(shown.steps, period, staged)}
 <h2>Waiting for longest</h2>
 ${waitingTable(waiting, base)}
 <div class="pair">
 <section><h2>Why jobs wait now</h2>
-${reasonsNow(figures, base)}</section>
+${reasonsNow(waitingFor(policies), base)}</section>
 <section><h2>Why partitions kept due jobs</h2>
 ${reasonTable(shown.steps, period)}</section>
 <section><h2>Stopped by name</h2>
@@ -134,7 +135,7 @@ function cardsOf(
 }
 
 /** How long jobs of all policies took in the period of the charts, what passes took, and how many partitions there are. */
-function partsOf({ whole }: Happened, policies: readonly PolicyStatus[], figures: Figures): readonly Part[] {
+function partsOf({ whole }: Happened, policies: readonly PolicyStatus[]): readonly Part[] {
   const time = (name: string, of: "wait" | "lag" | "run"): Part => {
     const [half, most, longest] = (["P50", "P95", "Max"] as const).map((which) => {
       const seconds = whole?.[`${of}${which}Seconds`] ?? null;
@@ -145,12 +146,13 @@ function partsOf({ whole }: Happened, policies: readonly PolicyStatus[], figures
   const passes = Number(whole?.passes ?? 0);
   const mean = passes === 0 ? "–" : lasting((whole?.passSeconds ?? 0) / passes);
   const partitions = policies.reduce((total, one) => total + one.partitions, 0);
+  const waiting = waitingFor(policies).reduce((total, one) => total + one.partitions, 0);
   return [
     time("from due to admitted, 95\u00a0%", "wait"),
     time("from admitted to started, 95\u00a0%", "lag"),
     time("run time, 95\u00a0%", "run"),
     ["passes that found work", grouped(passes), `${mean} each, on average`],
-    ["partitions", grouped(partitions), `${grouped(figures.sum("waiting_partitions"))} with jobs that wait`],
+    ["partitions", grouped(partitions), `${grouped(waiting)} with jobs that wait`],
   ];
 }
 
@@ -180,7 +182,7 @@ ${table(
 
 function waitingTable(waiting: readonly Answer[], base: string): Markup {
   return table(
-    "Of the partitions with the most or the oldest staged jobs: since when the next job is due, and why it waits",
+    "The partitions of the jobs that have been due for longest: since when the next job is due, and why it waits",
     waiting,
     [
       { title: "Policy", cell: ({ policy }) => (policy === undefined ? null : policyLink(base, policy)) },
@@ -202,18 +204,29 @@ function waitingTable(waiting: readonly Answer[], base: string): Markup {
   );
 }
 
+/** What partitions of all policies wait for. */
+function waitingFor(policies: readonly PolicyStatus[]): readonly WaitingFor[] {
+  const byReason = Map.groupBy(
+    policies.flatMap(({ waiting }) => waiting),
+    ({ reason }) => reason,
+  );
+  const sum = (its: readonly WaitingFor[], what: "partitions" | "jobs") =>
+    its.reduce((total, one) => total + one[what], 0);
+  return [...byReason]
+    .map(([reason, its]) => ({ reason, partitions: sum(its, "partitions"), jobs: sum(its, "jobs") }))
+    .toSorted((one, other) => other.partitions - one.partitions);
+}
+
 /** Each reason leads to the partitions that have it. */
-function reasonsNow(figures: Figures, base: string): Markup {
-  const jobs = new Map(figures.by("reason", "staged_jobs"));
-  const found = figures.by("reason", "waiting_partitions").filter(([, partitions]) => partitions > 0);
-  const most = found[0]?.[1] ?? 0;
+function reasonsNow(found: readonly WaitingFor[], base: string): Markup {
+  const most = found[0]?.partitions ?? 0;
   return table(
     "Partitions with staged jobs, by what they wait for",
     found,
     [
       {
         title: "Reason",
-        cell: ([reason]) => {
+        cell: ({ reason }) => {
           if (reason === "none") return "In line";
           if (reason === "not_due") return reasonBadge(reason);
           return html`<a href="${pathTo(base, "/partitions", { reason })}">${reasonBadge(reason)}</a>`;
@@ -222,9 +235,9 @@ function reasonsNow(figures: Figures, base: string): Markup {
       {
         title: "Partitions",
         isNumber: true,
-        cell: ([, partitions]) => html`${grouped(partitions)}${compared(partitions, most)}`,
+        cell: ({ partitions }) => html`${grouped(partitions)}${compared(partitions, most)}`,
       },
-      { title: "Jobs", isNumber: true, cell: ([reason]) => grouped(jobs.get(reason) ?? 0) },
+      { title: "Jobs", isNumber: true, cell: ({ jobs }) => grouped(jobs) },
     ],
     "No job waits in staging.",
   );

@@ -30,19 +30,18 @@ const MOST = 20;
 const MOST_ADMITTED = 10;
 const HEAD = 5;
 
-interface Waiting {
+/** A partition that waits with the most jobs, or was admitted most. */
+interface Top {
   readonly partition: string;
   readonly staged: number;
   readonly inFlight: number;
-  readonly reason: string;
+  readonly reason: string | null;
   readonly blockedOn: string | null;
-}
-
-interface Admitted {
-  readonly partition: string;
   readonly admittedTotal: number;
   readonly admitsAMinute: number | null;
   readonly lastAdmittedAt: Date | null;
+  readonly waits: boolean;
+  readonly admittedMost: boolean;
 }
 
 interface Staged {
@@ -55,8 +54,6 @@ interface Staged {
 
 const NAMED = `where policy = ${parameter(1, "text")}`;
 const SHARED = `${NAMED} and scope_key = '' order by gate`;
-const BUSIEST = `${NAMED} and reason is not null and staged > 0`;
-const EVER_ADMITTED = `${NAMED} and admitted_total > 0`;
 /** An index has them by task, in this order. */
 const SINCE = "greatest(run_at, created_at)";
 const OLDEST = `where task_identifier = ${parameter(1, "text")} order by ${SINCE} limit ${parameter(2, "int")}`;
@@ -74,12 +71,16 @@ export const policy: Page = async (visit) => {
   const shown = period === HOUR ? minutes : (await happenedIn(looking, period, name)).steps;
   const figures = await figuresNow(looking, name);
   const shared = await rowsOf<Limiter>(looking, "limiters", SHARED, [name]);
-  const { engine } = looking;
-  const waiting = await rowsBy<Waiting>(looking, (client) =>
-    engine.partitionsPage(client, BUSIEST, "staged desc, partition", MOST, [name]),
+  const top = await rowsBy<Top>(looking, (client) =>
+    looking.engine.topPartitions(client, name, MOST, MOST_ADMITTED),
   );
-  const admitted = await rowsBy<Admitted>(looking, (client) =>
-    engine.partitionsPage(client, EVER_ADMITTED, "admitted_total desc, partition", MOST_ADMITTED, [name]),
+  const waiting = mostFirst(
+    top.filter(({ waits }) => waits),
+    "staged",
+  );
+  const admitted = mostFirst(
+    top.filter(({ admittedMost }) => admittedMost),
+    "admittedTotal",
   );
   const set = await limits(looking, { policy: name });
   const definitions = await definitionsOf(looking, name);
@@ -121,6 +122,10 @@ ${definition ? await waitSections(visit, definition, period) : none}
 <details><summary>Definition in force</summary><pre>${JSON.stringify(definition ?? {}, null, 2)}</pre></details>`,
   };
 };
+
+function mostFirst(found: readonly Top[], by: "staged" | "admittedTotal"): readonly Top[] {
+  return found.toSorted((one, other) => other[by] - one[by] || (one.partition < other.partition ? -1 : 1));
+}
 
 /** The jobs that were due first, those that come later last. */
 async function oldestStaged(
@@ -203,7 +208,7 @@ function ageOf(seconds: number | null): string {
   return seconds === null ? "none yet" : `${roughly(seconds)} ago`;
 }
 
-function waitingTable(waiting: readonly Waiting[], name: string, base: string): Markup {
+function waitingTable(waiting: readonly Top[], name: string, base: string): Markup {
   const most = waiting[0]?.staged ?? 0;
   return table(
     `Those with the most staged jobs, at most ${MOST}`,
@@ -222,7 +227,7 @@ function waitingTable(waiting: readonly Waiting[], name: string, base: string): 
   );
 }
 
-function admittedTable(admitted: readonly Admitted[], name: string, base: string): Markup {
+function admittedTable(admitted: readonly Top[], name: string, base: string): Markup {
   const most = admitted[0]?.admittedTotal ?? 0;
   return table(
     `Since each was made, at most ${MOST_ADMITTED}`,
