@@ -50,7 +50,14 @@ export type { Outcome } from "./operate/outcomes.ts";
 export type { RefreshContextOptions } from "./operate/refresh-context.ts";
 export type { RescheduleOptions } from "./operate/reschedule-jobs.ts";
 export type { SearchHit, SearchQuery, SearchResult } from "./operate/search.ts";
-export type { OldestDue, PolicyStatus, Status, UndeclaredPolicy, WorkerStatus } from "./operate/status.ts";
+export type {
+  OldestDue,
+  PolicyStatus,
+  Status,
+  UndeclaredPolicy,
+  WaitingFor,
+  WorkerStatus,
+} from "./operate/status.ts";
 export type { StopInForce } from "./operate/stops.ts";
 export type { Repaired } from "./operate/sweep.ts";
 export type {

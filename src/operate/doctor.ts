@@ -4,7 +4,7 @@ import { sharesSessions } from "../db/pooler.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { withSchemas } from "../db/sql-files.ts";
 import type { OperateContext } from "./call.ts";
-import { admissionChecks } from "./doctor/admission.ts";
+import { admissionChecks, admissionOfPolicies } from "./doctor/admission.ts";
 import { failoverChecks, serverFailoverChecks } from "./doctor/failover.ts";
 import {
   type Check,
@@ -17,8 +17,8 @@ import {
 import { schemaChecks, versionChecks } from "./doctor/schema.ts";
 import { serverChecks, tableChecks } from "./doctor/server.ts";
 import { snapshotChecks } from "./doctor/snapshots.ts";
-import { tickChecks } from "./doctor/ticks.ts";
-import { workerChecks } from "./doctor/workers.ts";
+import { tickChecks, ticksOfPolicies } from "./doctor/ticks.ts";
+import { workerChecks, workersOfPolicies } from "./doctor/workers.ts";
 
 export type { DoctorThresholds, Finding, FindingId, Severity } from "./doctor/finding.ts";
 
@@ -44,10 +44,25 @@ export async function doctor(
   context: OperateContext,
   options: DoctorOptions = {},
 ): Promise<readonly Finding[]> {
-  const thresholds = readThresholds(options);
+  return findings(context, readThresholds(options), checksFor);
+}
+
+/** What is about one policy. It asks no more than that takes. */
+export async function findingsAbout(context: OperateContext, policy: string): Promise<readonly Finding[]> {
+  const checks = [...workersOfPolicies, ...ticksOfPolicies, ...admissionOfPolicies];
+  const found = await findings(context, THRESHOLDS, ({ found }) => (found === null ? [] : checks));
+  return found.filter((finding) => finding.policy === policy || finding.id === "not-checked");
+}
+
+/** The gravest first. */
+async function findings(
+  context: OperateContext,
+  thresholds: DoctorThresholds,
+  checksOf: (state: SchemaState) => readonly Check[],
+): Promise<readonly Finding[]> {
   const found = await examined(context, thresholds, async (patient, alone) => {
     const findings: Finding[] = [];
-    for (const one of checksFor(patient.state))
+    for (const one of checksOf(patient.state))
       findings.push(...(await alone(() => one(patient)).catch((error) => [notChecked(one, error)])));
     return findings;
   });

@@ -7,6 +7,14 @@ import { lentDatabase } from "./lent.ts";
 import { greet } from "./policies.ts";
 import { silent } from "./silent.ts";
 
+/** Findings about no single policy. They may name the first of several, or quote an error. */
+const OF_NONE: readonly FindingId[] = [
+  "everything-paused",
+  "lost-slots",
+  "quarantined",
+  "crontab-tick-waits",
+];
+
 /** Utils of these policies, and what the doctor says. `own`: a database that no test has had, because its statistics count. */
 export async function patient(
   t: ExecutionContext,
@@ -16,8 +24,14 @@ export async function patient(
   const database = own ?? (await lentDatabase(t));
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent });
   t.teardown(() => utils.release());
-  const findings = (id: FindingId, thresholds: DoctorOptions["thresholds"] = {}) =>
-    utils.doctor({ thresholds }).then((all) => all.filter((one) => one.id === id));
+  const findings = async (id: FindingId, thresholds: DoctorOptions["thresholds"] = {}) => {
+    const all = await utils.doctor({ thresholds });
+    for (const { id, sentence, policy } of all) {
+      const [, named] = /policy "([^"]*)"/i.exec(sentence) ?? [];
+      if (!OF_NONE.includes(id)) t.is(policy, named, sentence);
+    }
+    return all.filter((one) => one.id === id);
+  };
   /** Another session, which the test leaves open. */
   const session = async (): Promise<pg.PoolClient> => {
     const client = await database.pool.connect();

@@ -418,6 +418,19 @@ test("what is not there is a 404, and a wrong argument a 400 that says what is w
   t.regex(await answer.text(), /for must be a duration, .*got &quot;soon&quot;/);
 });
 
+test("a policy's page has what the doctor finds of it, with what mends that, and nothing of others", async (t) => {
+  const { text, utils } = await world(t);
+  await utils.pause({ policy: "send_mail", reason: "r", by: "bo" });
+  const [its, other] = [await text("/policy?policy=send_mail"), await text("/policy?policy=fetch_endpoint")];
+  t.regex(
+    its,
+    /<li class=""><span class="mark">info<\/span> Policy &quot;send_mail&quot; is paused, by bo \(r\)/,
+  );
+  t.regex(its, /<pre>select \* from dispatch_policy\.resume\(&#39;send_mail&#39;\);<\/pre>/);
+  t.notRegex(other, /is paused, by bo/);
+  t.notRegex(its, /policy &quot;fetch_endpoint&quot;/);
+});
+
 test("a limit's gate is chosen from those of the policy", async (t) => {
   const { text, get } = await world(t);
   const page = await text("/act/set-limit?policy=fetch_endpoint&gate=account&key=acme");

@@ -14,6 +14,7 @@ const policyOff: Check = async ({ ask, schema }) => {
   );
   return rows.map(({ policy }) => ({
     id: "policy-off",
+    policy,
     severity: "warning",
     sentence: `Policy "${policy}" is switched off while jobs wait for it, so no gate applies to them.`,
     mend: `select * from ${name(schema)}.switch_policy(${literal(policy)}, true);
@@ -53,6 +54,7 @@ const paused: Check = async ({ ask, schema }) => {
   return rows.map(
     (row): Finding => ({
       id: "policy-paused",
+      policy: row.policy,
       severity: "info",
       sentence: `Policy "${row.policy}" is paused${said(row)}.`,
       mend: resume(literal(row.policy)),
@@ -73,6 +75,7 @@ const breakerOpen: Check = async ({ ask, schema }) => {
   );
   return rows.map(({ policy, partitions, key }) => ({
     id: "breaker-open",
+    policy,
     severity: "warning",
     sentence: `The breaker of policy "${policy}" holds ${upTo(partitions, MOST, "partition")}, one is ${JSON.stringify(key)}.`,
     mend: `-- when the cause is mended:
@@ -97,6 +100,7 @@ const misspelt: Check = async ({ ask }) => {
   );
   return rows.map(({ policy, gate, key, meant }) => ({
     id: "misspelt-limit",
+    policy,
     severity: "warning",
     sentence: `Somebody has set a limit of gate "${gate}" of policy "${policy}" for ${JSON.stringify(key)}, which no job has: they have ${JSON.stringify(meant)}.`,
     mend: `${commandLine("clear-limit", [], { policy, gate, key })}
@@ -153,6 +157,7 @@ const hungRun: Check = async ({ ask }) => {
   );
   return rows.map(({ policy, jobs, ids, seconds, usual }) => ({
     id: "hung-run",
+    policy,
     severity: "warning",
     sentence: `${counted(jobs, "job")} of policy "${policy}" ${jobs === 1 ? "has" : "have"} run far longer than its jobs do, the first for ${ago(seconds)} (job ${ids[0]}): 95 of 100 run ${usual < 1 ? "less than 1 s" : ago(usual)} at most.`,
     mend: `# if they hang: ${commandLine("cancel", ids, { yes: true })}
@@ -175,6 +180,7 @@ const dropped: Check = async ({ ask }) => {
   );
   return rows.map(({ policy, jobs }) => ({
     id: "dropped",
+    policy,
     severity: "info",
     sentence: `Policy "${policy}" has dropped ${counted(jobs, "job")} within an hour, because as many waited as its maxPending allows.`,
     mend: '// raise maxPending or the limits, or let whenFull be "reject": then whoever adds a job learns of it',
@@ -224,20 +230,21 @@ const smallWayFailed: Check = async ({ ask }) => {
   );
   return rows.map(({ policy, reason, times }) => ({
     id: "small-way-failed",
+    policy,
     severity: "warning",
     sentence: `Policy "${policy}": ${counted(times, "admission")} took the long way within a day, because of an error in this package: ${reason.slice("failed: ".length)}.`,
     mend: "// please report it, with the line of the log that says so: a job was left to the next pass",
   }));
 };
 
-export const admissionChecks: readonly Check[] = [
+/** Those that find what is about one policy. */
+export const admissionOfPolicies: readonly Check[] = [
   policyOff,
   paused,
   breakerOpen,
   misspelt,
-  quarantined,
   hungRun,
   dropped,
-  lostSlots,
   smallWayFailed,
 ];
+export const admissionChecks: readonly Check[] = [...admissionOfPolicies, quarantined, lostSlots];

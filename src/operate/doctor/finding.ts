@@ -55,6 +55,8 @@ export interface Finding {
   /** What it is about. docs/operating.md explains each id. */
   id: FindingId;
   severity: Severity;
+  /** The policy that it is about. Missing: it is about no single one. */
+  policy?: string;
   /** What is wrong, with its figures. */
   sentence: string;
   /** The SQL, the command or the code that mends it. */

@@ -44,6 +44,7 @@ const nobodyTicks: Check = async ({ ask, thresholds }) => {
   );
   return rows.map(({ policy, shard, seconds }) => ({
     id: "nobody-ticks",
+    policy,
     severity: "critical",
     sentence: `Nobody ticks policy "${policy}", shard "${shard}": due work has waited for ${ago(seconds)}.`,
     mend: `Start a worker with the preset, or add the crontab line "* * * * * ${TICK_TASK} ?jobKey=${TICK_TASK}".`,
@@ -71,6 +72,7 @@ const noCrontabTick: Check = async ({ ask, thresholds }) => {
   );
   return rows.map(({ policy, seconds }) => ({
     id: "no-crontab-tick",
+    policy,
     severity: "warning",
     sentence: `The crontab's tick, the safety net, ${
       seconds === null ? "never came" : `last came ${ago(seconds)} ago`
@@ -98,4 +100,6 @@ const crontabTickWaits: Check = async ({ ask, thresholds }) => {
   }));
 };
 
-export const tickChecks: readonly Check[] = [nobodyTicks, noCrontabTick, crontabTickWaits];
+/** Those that find what is about one policy. */
+export const ticksOfPolicies: readonly Check[] = [nobodyTicks, noCrontabTick];
+export const tickChecks: readonly Check[] = [...ticksOfPolicies, crontabTickWaits];

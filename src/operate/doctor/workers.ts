@@ -20,6 +20,7 @@ const noWorker: Check = async ({ ask }) => {
   );
   return rows.map(({ policy, task, in_flight }) => ({
     id: "no-worker",
+    policy,
     severity: "critical",
     sentence: `No live worker has the task "${task}" of policy "${policy}", for which jobs wait (${in_flight} in flight).`,
     mend: `Start the worker that has it, or register the task: run({ preset, taskList: { ${JSON.stringify(task)}: task } })`,
@@ -41,6 +42,7 @@ const orphaned: Check = async ({ ask }) => {
   );
   return rows.map(({ policy, jobs, declared }) => ({
     id: "orphaned",
+    policy,
     severity: "critical",
     sentence: `Jobs wait for policy "${policy}", which ${
       declared ? `no live worker has (${jobs} in flight)` : `nobody declared (${jobs} staged)`
@@ -83,6 +85,7 @@ const notFetched: Check = async ({ ask, thresholds }) => {
   );
   return rows.map(({ policy, task, jobs, seconds }) => ({
     id: "not-fetched",
+    policy,
     severity: "critical",
     sentence:
       `No worker fetches ${counted(jobs, "admitted job")} of task "${task}" of policy "${policy}", the first for ${ago(seconds)}, ` +
@@ -102,6 +105,7 @@ const noPreset: Check = async ({ ask, thresholds }) => {
   );
   return rows.map(({ policy, jobs, seconds }) => ({
     id: "no-preset",
+    policy,
     severity: "warning",
     sentence: `Workers without the preset run jobs of policy "${policy}": ${jobs} ended there, the last ${ago(seconds)} ago.`,
     mend: "Add it to every worker: extends: [WorkerPreset, dispatchPolicyPreset({ policies })]. Or stop those workers.",
@@ -133,6 +137,7 @@ const twoDefinitions: Check = async ({ ask }) => {
   );
   return rows.map(({ policy, version, definitions }) => ({
     id: "two-definitions",
+    policy,
     severity: "warning",
     sentence: `Live workers have ${definitions} definitions of policy "${policy}" with version ${version}.`,
     mend: `definePolicy(${JSON.stringify(policy)}, { ..., version: ${Number(version) + 1} }) // in the newer code`,
@@ -161,6 +166,7 @@ const olderDefinition: Check = async ({ ask }) => {
       because === "workers"
         ? {
             id: "older-definition",
+            policy,
             severity: "info",
             sentence:
               `Jobs of policy "${policy}" go by version ${version}, the newest that a live worker has. ` +
@@ -170,6 +176,7 @@ const olderDefinition: Check = async ({ ask }) => {
           }
         : {
             id: "older-definition",
+            policy,
             severity: "warning",
             sentence: `Jobs of policy "${policy}" go by version ${version}, which no live worker has.`,
             mend: "await utils.sweep(); // a live worker's leader does it by itself, every sweepInterval",
@@ -177,12 +184,13 @@ const olderDefinition: Check = async ({ ask }) => {
   );
 };
 
-export const workerChecks: readonly Check[] = [
+/** Those that find what is about one policy. */
+export const workersOfPolicies: readonly Check[] = [
   noWorker,
   orphaned,
   notFetched,
   noPreset,
-  silentWorker,
   twoDefinitions,
   olderDefinition,
 ];
+export const workerChecks: readonly Check[] = [...workersOfPolicies, silentWorker];

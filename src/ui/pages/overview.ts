@@ -15,6 +15,7 @@ import { stops } from "../../operate/stops.ts";
 import { limitedBy } from "../../operate/words.ts";
 import { reasonBadge } from "../parts/badge.ts";
 import { type Card, cardList, oldestDueCard } from "../parts/cards.ts";
+import { findingHint } from "../parts/finding-hint.ts";
 import { compared, gauge } from "../parts/gauge.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -253,8 +254,6 @@ function undeclaredHint(
   return html`<li class="warn"><span class="mark">warning</span> ${some(jobs, "job")} ${jobs === 1 ? "waits" : "wait"} for <a href="#undeclared">policies that nobody declared</a>.</li>`;
 }
 
-const TONES: Readonly<Record<string, string>> = { critical: "bad", warning: "warn" };
-
 function hints(
   findings: readonly Finding[] | null,
   others: readonly (Markup | null)[],
@@ -266,12 +265,7 @@ function hints(
   if (found.length + first.length === 0)
     return html`<p class="good verdict"><span class="mark">✓</span> Nothing is wrong.</p>`;
   const more = found.length - HINTS;
-  const list = found
-    .slice(0, HINTS)
-    .map(
-      ({ severity, sentence }) =>
-        html`<li class="${TONES[severity] ?? ""}"><span class="mark">${severity}</span> ${sentence}</li>`,
-    );
+  const list = found.slice(0, HINTS).map((one) => findingHint(one));
   return html`<ul class="hints">${first}${list}</ul>${
     found.length > 0
       ? html`<p><a href="${base}/health">${more > 0 ? `${more} more, and what mends them` : "What mends that"}</a></p>`

@@ -8,6 +8,7 @@ import { actionLinks } from "../parts/action-links.ts";
 import { reasonBadge } from "../parts/badge.ts";
 import { type Card, cardList, oldestDueCard } from "../parts/cards.ts";
 import { type Fact, factList } from "../parts/facts.ts";
+import { findingHint } from "../parts/finding-hint.ts";
 import { compared } from "../parts/gauge.ts";
 import { jobLink, partitionLink, pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -20,6 +21,7 @@ import { type Trend, trendHint, trendInWords, trendOf } from "./backlog.ts";
 import { capCharts, capsSince } from "./caps.ts";
 import { declaredFacts, definitionsOf, differenceTables } from "./definitions.ts";
 import { type Figures, figuresNow } from "./figures.ts";
+import { findingsOf } from "./findings.ts";
 import { gateWaits, gateWaitTable } from "./gate-waits.ts";
 import { charts, happenedIn, reasonTable, shadowTable } from "./minutes.ts";
 import { partitionWaits, worstPartitions } from "./partition-waits.ts";
@@ -87,11 +89,15 @@ export const policy: Page = async (visit) => {
   const definition = definitions.find((one) => one.inForce)?.definition;
   const staged = await oldestStaged(looking, name, definition?.tasks ?? []);
   const trend = trendOf(minutes, found.staged);
-  const hint = trendHint(trend, found.staged);
+  const findings = (await findingsOf(visit.acting, name)) ?? [];
+  const hints = [
+    ...[trendHint(trend, found.staged)].filter((hint) => hint !== null),
+    ...findings.map((one) => findingHint(one, true)),
+  ];
   return {
     title: name,
     trail: [["Policies", `${base}/policies`]],
-    body: html`${hint ? html`<ul class="hints">${hint}</ul>` : none}${cardList(stateCards(found, figures, trend, base))}
+    body: html`${hints.length > 0 ? html`<ul class="hints">${hints}</ul>` : none}${cardList(stateCards(found, figures, trend, base))}
 ${factList([...stateFacts(found, figures), ...declaredFacts(definitions)])}
 ${actionLinks(visit, {
   target: { policy: name },
