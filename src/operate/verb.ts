@@ -146,6 +146,8 @@ export interface Form {
   readonly count?: (given: Given) => readonly [verb: string, options: Given];
   /** After it the jobs do not run. */
   readonly ends?: true;
+  /** The list of partitions offers it for those that are ticked. */
+  readonly isForMany?: true;
 }
 
 /** A verb that takes all jobs that a filter of the page of jobs matches. */

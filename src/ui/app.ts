@@ -10,6 +10,7 @@ import { noticeFor } from "./pages/notice.ts";
 import { type Found, PAGES, type Page, type Visit } from "./pages/pages.ts";
 import { ownOf } from "./pages/tenant/own.ts";
 import { TENANT_PAGES } from "./pages/tenant/pages.ts";
+import { TICKED_ACTS, TICKED_PAGES } from "./pages/ticked.ts";
 import { layout } from "./parts/layout.ts";
 import { html } from "./parts/markup.ts";
 import { makeReplays } from "./replays.ts";
@@ -116,10 +117,10 @@ export function makeApp(settings: AppSettings): Hono<Env> {
       const key = JSON.stringify([path, visit.rights, String(visit.query)]);
       return answer(c, settings, () => snapshots.get(key, oldestFor(c), () => withNotice(page, visit)));
     });
-  for (const [path, page] of Object.entries({ ...ACTION_PAGES, ...BULK_PAGES }))
+  for (const [path, page] of Object.entries({ ...ACTION_PAGES, ...BULK_PAGES, ...TICKED_PAGES }))
     app.get(path, (c) => answer(c, settings, () => page(visitOf(c, settings))));
   const replays = makeReplays();
-  for (const [path, act] of Object.entries({ ...ACTS, ...BULK_ACTS }))
+  for (const [path, act] of Object.entries({ ...ACTS, ...BULK_ACTS, ...TICKED_ACTS }))
     app.post(path, async (c) => {
       if (c.req.raw.bodyUsed) return c.text(BODY_IS_USED, 500);
       return answer(c, settings, async () => {

@@ -529,24 +529,24 @@ test("partitions with work are first, the longest due before all others, each wi
   );
   const rows = rowsOf(await text("/partitions?policy=fetch_endpoint"));
   t.deepEqual(
-    rows.map(([, key]) => textOf(key)),
+    rows.map(([, , key]) => textOf(key)),
     [...judged.rows.map(({ partition }) => partition), "idle"],
   );
   t.is(judged.rows[0]?.partition, "ep4");
   t.is(judged.rows.at(-1)?.partition, "later");
-  const cellOf = (key: string, column: number) => rows.find(([, one]) => textOf(one) === key)?.[column];
-  t.regex(cellOf("ep1", 5)!, /^<svg class="gauge".*width="100".*>2 of 2$/s);
-  t.is(textOf(cellOf("idle", 5)), "1 of 2");
-  t.is(textOf(cellOf("later", 2)), "Not due yet not_due");
-  t.regex(cellOf("ep4", 2)!, /✕ On hold/);
-  t.is(textOf(cellOf("ep4", 3)), "2020-01-02 03:04:05");
+  const cellOf = (key: string, column: number) => rows.find(([, , one]) => textOf(one) === key)?.[column];
+  t.regex(cellOf("ep1", 6)!, /^<svg class="gauge".*width="100".*>2 of 2$/s);
+  t.is(textOf(cellOf("idle", 6)), "1 of 2");
+  t.is(textOf(cellOf("later", 3)), "Not due yet not_due");
+  t.regex(cellOf("ep4", 3)!, /✕ On hold/);
+  t.is(textOf(cellOf("ep4", 4)), "2020-01-02 03:04:05");
   await utils.setLimit({
     ...{ policy: "fetch_endpoint", gate: "concurrency", key: "ep1", set: { max: 9 }, reason: "r", by: "bo" },
   });
-  t.is(textOf(rowsOf(await text("/partitions?policy=fetch_endpoint&search=ep1"))[0]![5]), "2 of 9");
+  t.is(textOf(rowsOf(await text("/partitions?policy=fetch_endpoint&search=ep1"))[0]![6]), "2 of 9");
   const ofShared = rowsOf(await text("/partitions?policy=shared&sort=key"));
   t.deepEqual(
-    ofShared.map((cells) => textOf(cells[5])),
+    ofShared.map((cells) => textOf(cells[6])),
     ["1 concurrency 2 of 2", "1 concurrency 2 of 2"],
   );
 });

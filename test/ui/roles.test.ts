@@ -3,6 +3,7 @@ import test from "ava";
 import { ACTION_PAGES } from "../../src/ui/pages/action.ts";
 import { BULK_PAGES } from "../../src/ui/pages/bulk.ts";
 import { PAGES } from "../../src/ui/pages/pages.ts";
+import { TICKED_PAGES } from "../../src/ui/pages/ticked.ts";
 import { createUi, type Viewer } from "../../src/ui/ui.ts";
 import { HERE, world } from "./world.ts";
 
@@ -17,7 +18,7 @@ const VIEWERS: Readonly<Record<Role, Viewer | null>> = {
 /** All that a tenant may ask for. Whoever adds a page leaves this list as it is, unless the page was made for tenants. */
 const FOR_TENANTS = ["/", "/partition", "/job"];
 const ASSETS = ["/assets/style.css", "/assets/live.js", "/assets/idiomorph.js"];
-const ACTS = { ...ACTION_PAGES, ...BULK_PAGES };
+const ACTS = { ...ACTION_PAGES, ...BULK_PAGES, ...TICKED_PAGES };
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 function answers(role: Role, method: string, path: string): number {
@@ -42,6 +43,7 @@ test("each role gets what it may, at every path and by every method", async (t) 
     partition: "ep1",
     id: it.first,
     ids: it.first,
+    at: '["fetch_endpoint","ep1"]',
     group: (grouped as { groupId: string }).groupId,
   });
   for (const [name, value] of [

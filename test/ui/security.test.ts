@@ -8,6 +8,7 @@ import { ACTION_PAGES } from "../../src/ui/pages/action.ts";
 import { ACTIONS } from "../../src/ui/pages/actions.ts";
 import { BULK_PAGES } from "../../src/ui/pages/bulk.ts";
 import { tokenOf } from "../../src/ui/pages/one-time.ts";
+import { TICKED_PAGES } from "../../src/ui/pages/ticked.ts";
 import { createUi, toNodeHandler, type UiOptions, type Viewer } from "../../src/ui/ui.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { HERE, world } from "./world.ts";
@@ -187,7 +188,7 @@ test("a viewer changes nothing, by any verb", async (t) => {
 
 test("a viewer's page of a form counts nothing", async (t) => {
   const ui = createUi({ pool: NO_POOL, authorize: () => ({ name: "eve", role: "viewer" }) });
-  for (const path of Object.keys({ ...ACTION_PAGES, ...BULK_PAGES })) {
+  for (const path of Object.keys({ ...ACTION_PAGES, ...BULK_PAGES, ...TICKED_PAGES })) {
     const answer = await ui(new Request(`${HERE}${path}?policy=fetch_endpoint&partition=ep1&gate=account`));
     t.is(answer.status, 200, path);
     t.regex(await answer.text(), /A viewer changes nothing/);

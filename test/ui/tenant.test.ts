@@ -4,6 +4,7 @@ import { definePolicy, makePolicyUtils } from "../../src/index.ts";
 import { ACTION_PAGES } from "../../src/ui/pages/action.ts";
 import { BULK_PAGES } from "../../src/ui/pages/bulk.ts";
 import { PAGES } from "../../src/ui/pages/pages.ts";
+import { TICKED_PAGES } from "../../src/ui/pages/ticked.ts";
 import { createUi, type Viewer } from "../../src/ui/ui.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
@@ -138,6 +139,7 @@ test("no answer names others, or what operators did and said", async (t) => {
     ...Object.keys(PAGES),
     ...Object.keys(ACTION_PAGES),
     ...Object.keys(BULK_PAGES),
+    ...Object.keys(TICKED_PAGES),
     "/nothing",
   ])
     for (const query of queries) {

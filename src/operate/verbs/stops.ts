@@ -134,6 +134,7 @@ const pauseVerb: Verb<PauseOptions, Stored & Reach> = {
     about: "Stops admission. Jobs in flight go on, and jobs can still be added; they wait.",
     target: ["policy", "partition"],
     fields: [{ option: "until", label: "For how long", hint: HOW_LONG, open: "until it is resumed" }],
+    isForMany: true,
   },
 };
 
@@ -161,6 +162,7 @@ const resumeVerb: Verb<Target & Why & DryRun, Changed & Reach> = {
     label: "Resume",
     about: "Ends a pause, and a hold of a partition.",
     target: ["policy", "partition"],
+    isForMany: true,
   },
 };
 
@@ -221,6 +223,7 @@ const holdVerb: Verb<HoldOptions, Stored & Reach> = {
     fields: [{ option: "forMs", label: "For how long", isRequired: true, hint: HOW_LONG }],
     needs: "partition",
     count: ({ policy, partition }) => ["hold", { policy, partition, forMs: 1000 }],
+    isForMany: true,
   },
 };
 

@@ -227,7 +227,8 @@ function chipsAndField({ name, label, hint }: Field, chips: readonly Choice[], g
   )}<label>Another length <small>${hint}</small> <input name="${name}" value="${isChip || words !== undefined ? "" : given}"></label></fieldset>`;
 }
 
-function countInWords({ matched, stored, partitions, staged = 0, inFlight = 0 }: Counted): Markup {
+/** What it concerns. */
+export function countInWords({ matched, stored, partitions, staged = 0, inFlight = 0 }: Counted): Markup {
   if (partitions === undefined && matched === 0) return html`<strong>No job</strong> matches now.`;
   if (partitions === undefined)
     return html`<strong>${grouped(matched)}</strong> ${matched === 1 ? "job matches" : "jobs match"} now.`;

@@ -1,9 +1,11 @@
 // What a form has done, on the page that it leads to. The address names the form, and the audit says what that did. So an
 // address cannot claim what was not done, and every process can tell.
+import { some } from "../../counted.ts";
 import type { AuditRow } from "../../operate/view-rows.ts";
 import { timeOf } from "../../timestamp.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
+import { grouped } from "../parts/words.ts";
 import { ACTIONS, durationOf } from "./actions.ts";
 import { type ActionName, keyAsWritten, type Values } from "./form.ts";
 import { textsOf } from "./limit-actions.ts";
@@ -26,14 +28,34 @@ export async function noticeFor({ base, looking, query, rights }: Visit): Promis
   if (!first) return now - token.madeAt.getTime() < LASTS_MS + SHOWN_MS ? NOTHING : undefined;
   const name = first.verb.replaceAll("_", "-") as ActionName;
   if (!Object.hasOwn(ACTIONS, name) || now - (rows.at(-1) ?? first).at.getTime() > SHOWN_MS) return undefined;
-  const values = valuesOf(rows);
   const result = totalOf(rows, name);
   const isDone = result.changed > 0 || result.stored;
   const { by, reason } = first;
+  if (new Set(rows.map(({ policy, partition }) => JSON.stringify([policy, partition]))).size > 1)
+    return forMany(base, name, rows, token.text, rights.role === "operator");
+  const values = valuesOf(rows);
   const undo = isDone && rights.role === "operator" ? undoLinks(base, name, first, values, now) : [];
   const says = `${ACTIONS[name].did(values, result)}${isDone || result.matched > 0 ? "" : ` ${MISSED}`} By ${by}`;
   return html`<div class="notice"><p class="${isDone ? "good" : ""}" role="status">${says}${undo.map((link) => html` · ${link}`)}</p>
 ${isToCopy(rows) ? same(name, { values, reason: reason ?? "", by, schema: looking.engine.schemaName }) : none}</div>`;
+}
+
+/** What was done to ticked partitions, one after the other. */
+function forMany(
+  base: string,
+  name: ActionName,
+  rows: readonly AuditRow[],
+  token: string,
+  mayUndo: boolean,
+): Markup {
+  const [first] = rows as readonly [AuditRow];
+  const { inverse, label } = ACTIONS[name];
+  const changed = rows.filter((row) => row.changed > 0 || row.matched === 0).length;
+  const undo =
+    mayUndo && inverse && changed > 0
+      ? html` · <a href="${pathTo(base, `/ticked/${inverse}`, { of: token, reason: `Undo: ${first.reason ?? name}` })}">Undo</a>`
+      : none;
+  return html`<div class="notice"><p class="${changed > 0 ? "good" : ""}" role="status">${label.replace("…", "")}: done for ${grouped(changed)} of ${some(rows.length, "partition")}. By ${first.by}${undo}</p></div>`;
 }
 
 const MISSED = "Nothing matched: what it was meant for may have ended, or somebody has changed it meanwhile.";

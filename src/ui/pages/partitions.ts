@@ -10,7 +10,10 @@ import { html, type Markup, none } from "../parts/markup.ts";
 import { named } from "../parts/names.ts";
 import { type Column, table } from "../parts/table.ts";
 import { aMinute, grouped, moment } from "../parts/words.ts";
-import { asked, type Page } from "./visit.ts";
+import { ACTIONS } from "./actions.ts";
+import { titleOf } from "./form.ts";
+import { boxOf, FOR_TICKED, LISTED_BY } from "./ticked.ts";
+import { asked, type Page, type Rights } from "./visit.ts";
 
 const MOST = 50;
 const [REASON, SEARCH, ID, LAST] = [
@@ -86,7 +89,7 @@ interface Cap {
 }
 
 /** The partitions that the address asks for, page by page. */
-export const partitions: Page = async ({ looking, base, query }) => {
+export const partitions: Page = async ({ looking, base, query, rights }) => {
   const [policy, reason, search, state, sort, after, last] = [
     ...["policy", "reason", "search", "state", "sort", "after", "last"].map((name) => asked(query, name)),
   ];
@@ -116,10 +119,11 @@ ${choice("sort", "Sort by", Object.keys(SORTS), sort, "longest due")}
 ${Object.entries({ state, reason }).map(([name, value]) => (value === undefined ? none : html`<input type="hidden" name="${name}" value="${value}">`))}
 <button>Show</button>
 </form>
+${forTicked(found, base, { ...asks, state, reason }, rights)}
 ${table(
   `${has(SORTS, sort) ? "At" : "Those with work first, the longest due before all others: at"} most ${MOST} on a page`,
   found,
-  columns(found, caps, sort, base),
+  [...(rights.role === "operator" ? [TICK] : []), ...columns(found, caps, sort, base)],
   "No partition matches. One comes into being with its first job.",
 )}
 ${
@@ -129,6 +133,25 @@ ${
 }`,
   };
 };
+
+/** The form to which the boxes in the table belong. */
+const TICKED = "ticked";
+
+const TICK: Column<Row> = {
+  title: "Tick",
+  cell: (row) =>
+    html`<input type="checkbox" name="at" value="${boxOf(row)}" form="${TICKED}" aria-label="Partition ${row.partition} of ${row.policy}">`,
+};
+
+/** What operators can do with those that they tick. The page that a button leads to asks first. */
+function forTicked(found: readonly Row[], base: string, asks: Asks, { role }: Rights): Markup {
+  if (role !== "operator" || found.length === 0) return none;
+  // the form itself is no post: live.js reads a page with such a form no more
+  return html`<form class="actions" id="${TICKED}">
+${LISTED_BY.map((name) => (asks[name] === undefined ? none : html`<input type="hidden" name="list-${name}" value="${asks[name]}">`))}
+${FOR_TICKED.map((name) => html`<button formmethod="post" formaction="${base}/ticked/${name}">${titleOf(ACTIONS[name])} ticked</button>`)}
+</form>`;
+}
 
 async function capsOf(looking: OperateContext, found: readonly Row[]): Promise<ReadonlyMap<string, Cap>> {
   const ids = found.map(({ id }) => id);
@@ -156,12 +179,12 @@ function choices(
   const [staged, ...others] = Object.keys(STATES);
   const waiting = reasons.reduce((sum, { partitions }) => sum + partitions, 0);
   return html`<nav class="choices" aria-label="What partitions are in"><ul>${one("any", {})}${one(staged as string, { state: staged as string }, waiting)}${reasons.map(
-    (its) => one(titleOf(its.reason, reasons), { reason: its.reason }, its.partitions),
+    (its) => one(reasonTitleOf(its.reason, reasons), { reason: its.reason }, its.partitions),
   )}${others.map((state) => one(state, { state }))}</ul></nav>`;
 }
 
 /** Of two reasons with the same title each has its code as well. */
-function titleOf(reason: string, all: readonly { readonly reason: string }[]): string {
+function reasonTitleOf(reason: string, all: readonly { readonly reason: string }[]): string {
   if (reason === "none") return "In line";
   const title = reasonTitle(reason);
   return all.filter((other) => reasonTitle(other.reason) === title).length > 1
