@@ -242,16 +242,16 @@ inBrowser(
   async (t) => {
     const { page, base, utils, messages } = await tab(t, browser());
     await refreshing(page, `${base}/jobs`);
-    await page.getByLabel("State").selectOption("staged");
+    await page.getByLabel("Added within").selectOption("1 hour");
     await page.getByLabel("Policy").fill("send_mail");
     await page.getByLabel("Task").fill("send");
     const [added] = await utils.addJobs([{ identifier: "nightly", payload: {} }]); // of no policy: it is listed at once
     await page.getByRole("link", { name: added!.id, exact: true }).waitFor();
-    t.is(await page.getByLabel("State").inputValue(), "staged");
+    t.is(await page.getByLabel("Added within").inputValue(), "1 hour");
     t.is(await page.getByLabel("Policy").inputValue(), "send_mail");
     t.is(await page.getByLabel("Task").inputValue(), "send");
     await page.getByRole("button", { name: "Show" }).click();
-    await page.waitForURL(/state=staged&policy=send_mail/);
+    await page.waitForURL(/policy=send_mail&.*added=1\+hour/);
     await page.getByLabel("Policy").fill("");
     await page.getByRole("button", { name: "Show" }).click();
     await page.waitForURL(/policy=&/);

@@ -142,7 +142,7 @@ test("charts say how many there were at most, and have the same as numbers", (t)
   );
   const [, cells = ""] = page.split("<tbody>");
   t.deepEqual(
-    [...cells.matchAll(/class="number">([^<]*)</g)].map(([, cell]) => cell),
+    [...cells.matchAll(/class="number[^"]*">([^<]*)</g)].map(([, cell]) => cell),
     ["7", "1,234", "5", "32", "2", "–", "2 s", "–", "7"],
   );
 });
@@ -429,6 +429,16 @@ test("a policy's page has what the doctor finds of it, with what mends that, and
   t.regex(its, /<pre>select \* from dispatch_policy\.resume\(&#39;send_mail&#39;\);<\/pre>/);
   t.notRegex(other, /is paused, by bo/);
   t.notRegex(its, /policy &quot;fetch_endpoint&quot;/);
+});
+
+test("what stops a partition by name can be ended from the page of limits, by an operator", async (t) => {
+  const { text } = await world(t);
+  const to = /<a href="(\/act\/resume[^"]*)" aria-label="Resume ep3 of fetch_endpoint">/.exec(
+    await text("/limits"),
+  );
+  t.is(to?.[1], "/act/resume?policy=fetch_endpoint&amp;partition=ep3");
+  const viewer = await world(t, { viewer: { name: "eve", role: "viewer" } });
+  t.notRegex(await viewer.text("/limits"), /act\/resume/);
 });
 
 test("a limit's gate is chosen from those of the policy", async (t) => {

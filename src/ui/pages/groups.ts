@@ -71,7 +71,7 @@ function groupTable(found: readonly OpenGroup[], base: string): Markup {
     `In the order of their ids, at most ${MOST} on a page`,
     found,
     [
-      { title: "Id", isNumber: true, cell: ({ id }) => groupLink(base, id) },
+      { title: "Id", cell: ({ id }) => groupLink(base, id) },
       { title: "Callback", cell: (row) => callbackOf(row, base) },
       { title: "Jobs", isNumber: true, cell: ({ total }) => grouped(total) },
       {
@@ -98,7 +98,7 @@ function jobTable(found: readonly GroupJob[], base: string): Markup {
     `In the order of their ids, at most ${MOST} on a page`,
     found,
     [
-      { title: "Id", isNumber: true, cell: ({ id }) => jobLink(base, id) },
+      { title: "Id", cell: ({ id }) => jobLink(base, id) },
       { title: "State", cell: ({ state }) => jobBadge(state ?? "ended unseen") },
       { title: "Task", cell: ({ taskIdentifier }) => taskIdentifier },
       { title: "Policy", cell: ({ policy }) => (policy === null ? null : policyLink(base, policy)) },

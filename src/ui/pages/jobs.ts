@@ -10,10 +10,9 @@ import { html, type Markup, none } from "../parts/markup.ts";
 import { named } from "../parts/names.ts";
 import { type Column, table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
-import { fieldInput } from "./action.ts";
 import { ACTIONS, ENDS } from "./actions.ts";
 import { BULK, type BulkName, isOffered } from "./bulk.ts";
-import { IF_EMPTY, titleOf } from "./form.ts";
+import { IF_EMPTY, keyAsWritten, titleOf } from "./form.ts";
 import { jobCounts } from "./job-counts.ts";
 import {
   BACK,
@@ -146,15 +145,15 @@ function filterForm(filter: Filter, base: string, names: Names): Markup {
   const text = (name: keyof Filter, label: string) =>
     html`<label>${label} <input name="${name}" value="${filter[name] ?? ""}"></label>`;
   return html`<form method="get" action="${base}/jobs">
-${choice("state", "State", JOB_STATES, filter.state)}
 ${named("policy", "Policy", names.policies, filter.policy)}
-${fieldInput({ name: WRITTEN, label: "Partition", isKey: true, hint: IF_EMPTY }, filter.partition)}
+<label>Partition <input name="${WRITTEN}" value="${keyAsWritten(filter.partition) ?? ""}" placeholder="${IF_EMPTY}"></label>
 ${named("task", "Task", names.tasks, filter.task)}
 ${text("queue", "Queue")}
 ${text("key", "Job key")}
 ${choice("added", "Added within", Object.keys(BACK), filter.added)}
 ${text("error", "Error contains")}
 ${filter.alike === undefined ? none : text("alike", "Errors like, # is a number or an id")}
+${filter.state === undefined ? none : html`<input type="hidden" name="state" value="${filter.state}">`}
 <button>Show</button>
 </form>`;
 }
@@ -209,7 +208,7 @@ function jobTable(
             },
           ]
         : []),
-      { title: "Id", isNumber: true, cell: (row) => jobLink(base, row.id) },
+      { title: "Id", cell: (row) => jobLink(base, row.id) },
       { title: "State", cell: (row) => jobBadge(row.state) },
       { title: "Task", cell: (row) => row.taskIdentifier },
       { title: "Policy", cell: (row) => (row.policy === null ? null : policyLink(base, row.policy)) },

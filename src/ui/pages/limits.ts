@@ -24,7 +24,7 @@ export const limits: Page = async (visit) => {
     body: html`${limitTable(visit, lines)}
 ${others(base, definitions)}
 <h2>Stopped by name</h2>
-${stopTable(await stops(looking), base)}
+${stopTable(await stops(looking), base, visit.rights.role === "operator")}
 <h2>Limits that are over</h2>
 ${await pastLimits(looking, base, asked(query, "before"))}`,
   };

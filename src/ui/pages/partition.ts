@@ -158,7 +158,7 @@ function failedTable(failed: readonly Failed[], base: string): Markup {
     `The newest first, at most ${HEAD}`,
     failed,
     [
-      { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
+      { title: "Job", cell: ({ id }) => jobLink(base, id) },
       { title: "State", cell: ({ state }) => jobBadge(state) },
       { title: "Attempts", isNumber: true, cell: ({ attempts }) => grouped(attempts) },
       { title: "Error", cell: ({ lastError }) => inShort(lastError) ?? null },
@@ -174,7 +174,7 @@ function refusedTable(refused: readonly Refused[], base: string): Markup {
     `Jobs that could not be admitted, at most ${HEAD}`,
     refused,
     [
-      { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
+      { title: "Job", cell: ({ id }) => jobLink(base, id) },
       { title: "Error", cell: ({ error }) => inShort(error) ?? "its row was locked" },
       { title: "Times", isNumber: true, cell: ({ failures }) => grouped(failures) },
       { title: "Tried again", cell: ({ retryAt }) => moment(retryAt) },
@@ -188,7 +188,7 @@ function droppedTable(dropped: readonly Dropped[], base: string): Markup {
     `Of the last day, the newest first, at most ${HEAD}`,
     dropped,
     [
-      { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
+      { title: "Job", cell: ({ id }) => jobLink(base, id) },
       { title: "When", cell: ({ endedAt }) => moment(endedAt) },
       { title: "Why", cell: ({ error }) => inShort(error) ?? null },
     ],
@@ -210,7 +210,7 @@ function headTable(head: readonly Answer[], base: string): Markup {
     `In the order in which they go, at most ${HEAD}`,
     head,
     [
-      { title: "Job", isNumber: true, cell: ({ id }) => (id === undefined ? null : jobLink(base, id)) },
+      { title: "Job", cell: ({ id }) => (id === undefined ? null : jobLink(base, id)) },
       { title: "Due", cell: ({ runAt }) => moment(runAt) },
       {
         title: "Waits for",

@@ -206,7 +206,9 @@ function stateFacts(it: PolicyStatus, figures: Figures): readonly Fact[] {
     ["state", stateBadge(it)],
     ...(it.sharedBy ? [["a limit shared by", it.sharedBy.join(", ")] as const] : []),
     ["last pass", ageOf(figures.sum("last_pass_age_seconds"))],
-    ["ended in workers without the package", grouped(it.endedElsewhere)],
+    ...(it.endedElsewhere > 0
+      ? [["ended in workers without the package", grouped(it.endedElsewhere)] as const]
+      : []),
   ];
 }
 
@@ -261,7 +263,7 @@ function stagedTable(staged: readonly Staged[], name: string, base: string): Mar
     `Those that were due first, at most ${HEAD}`,
     staged,
     [
-      { title: "Job", isNumber: true, cell: ({ id }) => jobLink(base, id) },
+      { title: "Job", cell: ({ id }) => jobLink(base, id) },
       {
         title: "Partition",
         cell: ({ partition }) => (partition === null ? null : partitionLink(base, name, partition)),

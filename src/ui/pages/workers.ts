@@ -65,7 +65,7 @@ function poolTable(found: readonly Known[], base: string): Markup {
     found,
     [
       { title: "State", cell: ({ alive }) => (alive ? badge("alive", "good") : badge("silent", "bad")) },
-      { title: "Pool", cell: ({ poolId }) => poolId },
+      { title: "Pool", cell: ({ poolId }) => html`<span class="whole">${poolId}</span>` },
       { title: "Host", cell: hostOf },
       { title: "Started", cell: ({ startedAt }) => moment(startedAt) },
       { title: "Heartbeat", cell: ({ heartbeatAt }) => moment(heartbeatAt) },
@@ -100,7 +100,7 @@ function deadTable(dead: readonly Dead[]): Markup {
     "The last first. Sweeps find a pool dead that is silent, and unlock its jobs",
     dead,
     [
-      { title: "Pool", cell: ({ poolId }) => poolId },
+      { title: "Pool", cell: ({ poolId }) => html`<span class="whole">${poolId}</span>` },
       { title: "Host", cell: hostOf },
       { title: "Started", cell: ({ startedAt }) => moment(startedAt) },
       { title: "Last heartbeat", cell: ({ heartbeatAt }) => moment(heartbeatAt) },

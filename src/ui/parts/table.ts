@@ -17,9 +17,15 @@ export function table<Row>(
   return html`<div class="wide" role="group" aria-label="${caption}" tabindex="0"><table>
     <caption>${caption}</caption>
     <thead><tr>${columns.map(({ title, isNumber }) => html`<th scope="col" class="${isNumber ? "number" : ""}">${title}</th>`)}</tr></thead>
-    <tbody>${rows.map(
-      (row) =>
-        html`<tr>${columns.map(({ title, cell, isNumber }) => html`<td data-of="${title}"${isNumber ? html` class="number"` : ""}>${cell(row) ?? "–"}</td>`)}</tr>`,
-    )}</tbody>
+    <tbody>${rows.map((row) => html`<tr>${columns.map((column) => cellOf(column, row))}</tr>`)}</tbody>
   </table></div>`;
+}
+
+/** One without a value says so, and takes no room on a telephone. */
+function cellOf<Row>({ title, isNumber, cell }: Column<Row>, row: Row): Markup {
+  const says = cell(row);
+  const looks = [isNumber ? "number" : "", String(says ?? "–") === "–" ? "none" : ""]
+    .filter(Boolean)
+    .join(" ");
+  return html`<td data-of="${title}"${looks ? html` class="${looks}"` : ""}>${says ?? "–"}</td>`;
 }

@@ -68,7 +68,7 @@ function headTable(head: readonly Answer[], base: string): Markup {
     `In the order in which they go, at most ${HEAD}`,
     head,
     [
-      { title: "Job", isNumber: true, cell: ({ id }) => (id === undefined ? null : jobLink(base, id)) },
+      { title: "Job", cell: ({ id }) => (id === undefined ? null : jobLink(base, id)) },
       { title: "Due", cell: ({ runAt }) => moment(runAt) },
       { title: "Waits for", cell: waitsFor },
       { title: "Until", cell: waitsUntil },
@@ -83,7 +83,7 @@ function flyingTable(flying: readonly Flying[], base: string): Markup {
     `Those that were admitted first, at most ${MOST}`,
     flying,
     [
-      { title: "Job", isNumber: true, cell: ({ jobId }) => jobLink(base, jobId) },
+      { title: "Job", cell: ({ jobId }) => jobLink(base, jobId) },
       { title: "Admitted", cell: ({ admittedAt }) => moment(admittedAt) },
       { title: "Started", cell: ({ startedAt }) => moment(startedAt) },
     ],
