@@ -146,8 +146,7 @@ test("who asks for figures of no partition and no gate has none read", async (t)
     await world.pool.query("vacuum analyze");
     read.push((await ask(world, "select * from dispatch_policy.metrics('{last_pass_age_seconds}')")).read);
   }
-  // the 100 that are next are asked for admissible jobs, which is worked out beside
-  t.true(read[1]! < read[0]! + 400, `${read} rows are read`);
+  t.true(read[1]! <= read[0]! + SLACK, `${read} rows are read`);
 });
 
 test("the partitions that wait with the most jobs and those admitted most are found by one look at each", async (t) => {

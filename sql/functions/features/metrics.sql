@@ -55,10 +55,10 @@ begin
       ('policy_has_worker', '{}', case when exists (
         select from workers w
         where w.stale_at > p_now and not w.ended and w.definitions ? p.name) then 1 else 0 end),
-      ('oldest_due_age_seconds', '{}', (
-        select v.oldest_due_age_seconds from :DISPATCH_POLICY_SCHEMA.policies v where v.policy = p.name)),
+      ('oldest_due_age_seconds', '{}', case when p_names is null or 'oldest_due_age_seconds' = any(p_names) then (
+        select v.oldest_due_age_seconds from :DISPATCH_POLICY_SCHEMA.policies v where v.policy = p.name) end),
       ('in_flight_jobs', '{}', (select l.in_flight from limiters l where l.id = p.ahead_limiter_id)),
-      ('admissible_jobs', '{}', _admissible_jobs(p, p_now)),
+      ('admissible_jobs', '{}', case when p_names is null or 'admissible_jobs' = any(p_names) then _admissible_jobs(p, p_now) end),
       ('last_pass_age_seconds', '{}', extract(epoch from p_now - greatest(t.last_pass_at, (
         select max(a.at) from activity a where a.policy_id = p.id and a.passes > 0)))),
       ('staged_total', '{}', coalesce(t.staged, 0)),
