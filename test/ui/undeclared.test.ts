@@ -51,6 +51,7 @@ test("who may not ask the doctor sees them as well", async (t) => {
     t.regex(page, /The doctor was not asked/, path);
     t.deepEqual(cellsOf(page, "Policies that nobody declared"), [["it&#39;s old", "3", "jobs"]], path);
   }
+  t.is((await ui(new Request(`${HERE}/policy?policy=fetch_endpoint`))).status, 200);
   t.regex(
     await (await ui(new Request(`${HERE}/`))).text(),
     /warning<\/span> 3 jobs wait for <a href="#undeclared">/,
