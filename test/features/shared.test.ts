@@ -376,6 +376,23 @@ test("a job of its policies goes at once, and releases pass slots on, while nobo
   t.is(started.filter((name) => name === "a").length, 30);
 });
 
+test("an adaptive one learns from each release, however small", async (t) => {
+  const limit = adaptiveConcurrency<Ctx>({ scope: "policy", initialMax: 10, targetLagMs: 100 });
+  const { it, stage, tick, running } = await two(t, limit);
+  await stage("a", "1@k");
+  await tick("a");
+  const [job] = await it.rows("select job_id from dispatch_policy.in_flight_jobs", []);
+  await it.rows("select left_ids from dispatch_policy_internal._release($1, null, true)", [
+    JSON.stringify([{ job: job!.job_id, ok: true, lagMs: 1000 }]),
+  ]);
+  t.deepEqual(await running(), {});
+  t.is(
+    (await it.rows("select current_max from dispatch_policy.limiters where policy = 'api'", []))[0]!
+      .current_max,
+    9,
+  );
+});
+
 test("wrong definitions are refused, and say what is expected", (t) => {
   const refused = (declare: () => unknown, message: string) =>
     t.throws(declare, { instanceOf: PolicyDefinitionError, message });

@@ -77,10 +77,10 @@ begin
     v_now := coalesce(p_now, clock_timestamp());
     foreach v_limiter in array v_limiters loop
       v_locked_ids := v_locked_ids || v_limiter.id;
+      v_are_plain := v_are_plain and v_limiter.current_max is null;   -- ends change an adaptive one
       continue when v_limiter.shared;
       of_policy := coalesce(of_policy, v_limiter.policy_id);
-      -- ends change an adaptive one; and a job that took another's place may have limiters of two policies
-      v_are_plain := v_are_plain and v_limiter.current_max is null and v_limiter.policy_id = of_policy;
+      v_are_plain := v_are_plain and v_limiter.policy_id = of_policy;   -- a job that took another's place may have those of two
     end loop;
     select p as policy, exists (select from partitions q where q.blocked_on = any(v_locked_ids)) as is_waited,
       exists (
