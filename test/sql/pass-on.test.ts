@@ -3,7 +3,7 @@ import test from "ava";
 import { makeEngine, type Queryable } from "../../src/db/engine.ts";
 import { flush } from "../../src/run/flush.ts";
 import type { Unreleased } from "../../src/run/unreleased.ts";
-import { concurrency, Engine, type EngineOptions, engine, throttle } from "../helpers/engine.ts";
+import { adaptive, concurrency, Engine, type EngineOptions, engine, throttle } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
 import { durations, workerTable } from "../helpers/table.ts";
 
@@ -283,6 +283,30 @@ for (const [what, name, where] of [
     await other.query("rollback");
     t.is(await freed(it), 1);
     t.is(await it.passes(), 1);
+  });
+
+for (const [whose, gates] of [
+  ["its policy", [concurrency(1)]],
+  ["a policy with an adaptive gate", [concurrency(1), adaptive(10)]],
+  ["another policy", null],
+] as const)
+  test(`a locked limiter of one job keeps no slot of ${whose} from who waits for it`, async (t) => {
+    const it = await engine(t, { gates: gates ?? [concurrency(1)] });
+    const its = gates ? it : new Engine(it.url, it.pool, { policy: "q", gates: [concurrency(1)] });
+    if (!gates) await its.declare();
+    await it.stage("a");
+    await its.stage(["b", "b"]);
+    await it.passes(2);
+    await its.passes(2);
+    const locking = await it.session();
+    await locking.query("begin");
+    await it.table("limiters", locking).lock({ id: (await it.limiter("concurrency", "a")).id });
+    const [locked] = await it.inFlight("a");
+    const [other] = await its.inFlight("b");
+    const { left_ids, passed_on } = await passOn(it, [locked!, other!]);
+    await locking.query("rollback");
+    t.deepEqual([left_ids, passed_on], [[locked], [{ policy: its.policy, jobs: 1 }]]);
+    t.is((await its.inFlight("b")).length, 1);
   });
 
 test("a pass beside it skips the partition, and nothing goes past the cap", async (t) => {

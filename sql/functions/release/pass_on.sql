@@ -24,7 +24,7 @@
 --   p_jobs       the jobs that have succeeded and free their slots here; empty: none does
 --   p_job_ids    theirs
 --   left_for     why all is left to the next pass, see docs/engine.md; null: it is not. 'ends': somebody else is to hear of these
---     ends, so _free_slots sees to them, and passes them on
+--     ends, or a limiter is locked, so _free_slots sees to them, and the slots are passed on after it
 --   p_now        null: the database clock, read after the locks
 --   message      of an error that nobody expects
 --   leaves       some partitions are left to the next pass, or wait for a time
@@ -198,12 +198,12 @@ begin
       leaves := leaves or admitted = 0;   -- who was looked at waits for the next end
     end if;
   exception
-    when lock_not_available or deadlock_detected then left_for := 'locked';
-    when query_canceled then
+    when lock_not_available or deadlock_detected or query_canceled then
       if not _is_lock_timeout(sqlstate, v_asked) then
         raise;
       end if;
-      left_for := 'locked';
+      -- one locked limiter keeps nobody's slots at the others
+      left_for := case when p_limiter_ids is null and v_limiters is null then 'ends' else 'locked' end;
     when sqlstate 'DPOUT' then left_for := sqlerrm;
     when others then
       get stacked diagnostics message = message_text, v_context = pg_exception_context;
