@@ -77,7 +77,13 @@ async function check(
 /** What MODEL_SEED and MODEL_PATH name; the same cases each time unless asked for others. */
 function again(): fc.Parameters<[Case, Way]> {
   const { MODEL_SEED: seed = "1", MODEL_PATH: path } = process.env;
-  return { seed: Number(seed), ...(path && { path }) };
+  // shrinking may take longer than the test may: then it says what it has found
+  return {
+    seed: Number(seed),
+    ...(path && { path }),
+    interruptAfterTimeLimit: TIMEOUT * 0.7,
+    markInterruptAsFailure: true,
+  };
 }
 
 function reasonOf({ errorInstance: error }: Outcome): string {

@@ -577,7 +577,8 @@ begin
         end if;
         if v_limiter.shared and _leaves_places((p_policy).id, v_room.id, v_room.cap, v_places, p_decided) then
           v_passed_by := v_passed_by + 1;
-        elsif not v_is_told then
+        -- one that this pass has left waiting here waits behind a job that takes more: passes would look at it without end
+        elsif not v_is_told and not ((p_policy).by_cost and v_first.id = any(p_decided)) then
           v_left := v_left || v_room.id;
         end if;
       end if;

@@ -133,3 +133,30 @@ test("cheap jobs that are locked while they are called leave their slots to nobo
   t.true((await world.limiter("all")).in_flight <= 4);
   await endsWell(t, world);
 });
+
+test("one that fits, first in line but behind the dear job by its priority, is not looked at without end", async (t) => {
+  const world = await engine(t, { gates: all(6), halfLifeSeconds: null });
+  await world.stage(["a", "b", "c"]);
+  t.is(await world.passes(), 3);
+  await world.stage("dear", { takes: 5 });
+  await world.stage("behind", { priority: 5, runAt: new Date(Date.now() - 60_000).toISOString() });
+  t.is(await world.passes(2), 0);
+  const { rows } = await world.pool.query(
+    "select key from dispatch_policy_internal.partitions where blocked_on is not null order by fair_key, due_at",
+  );
+  t.deepEqual(
+    rows.map(({ key }) => key),
+    ["behind", "dear"],
+  );
+  await world.finish((await world.inFlight()).slice(0, 1));
+  t.is(await world.passes(2), 0, "the dear one's turn comes first, and it lacks a slot");
+  t.is(
+    Number(await world.number("select count(*) from dispatch_policy_internal.freed")),
+    0,
+    "nobody has to look at once",
+  );
+  await world.finish((await world.inFlight()).slice(0, 1));
+  t.is(await world.passes(2), 1);
+  t.true(await isIn(world, "dear"));
+  await endsWell(t, world);
+});
