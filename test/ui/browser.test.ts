@@ -215,12 +215,12 @@ inBrowser("? shows the keys, and each does what it says", async (t) => {
     policy: "send_mail",
     gate: "all",
     set: { rate: 1 },
-    reason: "incident 12",
+    reason: "more than the partner takes",
     by: "bo",
   });
   await page.locator("h1").click();
   await page.keyboard.press("r");
-  await page.locator("td", { hasText: "incident 12" }).waitFor();
+  await page.locator("td", { hasText: "more than the partner takes" }).waitFor();
   t.deepEqual(messages, []);
 });
 
