@@ -139,7 +139,7 @@ test("one that fits, first in line but behind the dear job by its priority, is n
   await world.stage(["a", "b", "c"]);
   t.is(await world.passes(), 3);
   await world.stage("dear", { takes: 5 });
-  await world.stage("behind", { priority: 5, runAt: new Date(Date.now() - 60_000).toISOString() });
+  await world.stage("behind", { priority: 5, runAt: new Date(Date.now() - 60_000) });
   t.is(await world.passes(2), 0);
   const { rows } = await world.pool.query(
     "select key from dispatch_policy_internal.partitions where blocked_on is not null order by fair_key, due_at",
