@@ -47,7 +47,8 @@ declare
   v_job finished_job;
   v_row in_flight_jobs;
   v_gone int := 0;
-  v_ending bigint[];
+  v_recorded bigint[];   -- Graphile Worker is recording their end
+  v_ending bigint[];     -- those of them whose slots were freed here
   v_lags real[] := '{}';
   v_runs real[] := '{}';
   v_line record;
@@ -104,6 +105,9 @@ begin
     end if;
 
     v_freed := array_fill(0, array[cardinality(v_limiters)]);
+    if p_jobs <> '{}' and coalesce(v_policy.ahead_seconds, v_policy.ahead) is not null then   -- that bound counts them still
+      v_recorded := _ends_being_recorded(p_jobs);
+    end if;
     foreach v_job in array p_jobs loop
       v_row := _end_slot(v_job.job, v_job.admission, v_job.attempt);
       continue when v_row.job_id is null;
@@ -116,9 +120,7 @@ begin
         v_freed[v_at] := v_freed[v_at] + 1;
       end loop;
       v_gone := v_gone + 1;
-      if v_job.ends and coalesce(v_policy.ahead_seconds, v_policy.ahead) is not null and exists (
-        select from :GRAPHILE_WORKER_SCHEMA.jobs j
-        where j.id = v_job.job and j.attempts = v_job.attempt and j.locked_at is not null) then
+      if v_job.job = any(v_recorded) then
         v_ending := v_ending || v_job.job;
       end if;
       v_lags := v_lags || _seconds(v_job.lag_ms);

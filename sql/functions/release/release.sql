@@ -202,8 +202,7 @@ returns setof finished_job language sql stable as $$
     with ordinality u (job, lag_ms, duration_ms, staged_id, ordinality) on s.jobs is not null;
 $$;
 
--- The jobs whose success Graphile Worker is recording at this moment. Called before the
--- limiters are locked, so that nobody waits for it. _still_ending checks again which of them are left.
+-- The jobs whose success Graphile Worker is recording at this moment. _still_ending checks again which of them are left.
 create or replace function _ends_being_recorded(p_jobs finished_job[]) returns bigint[] language plpgsql as $$
 begin
   return array(
