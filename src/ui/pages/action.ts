@@ -24,7 +24,7 @@ import type { Change } from "./limit-changes.ts";
 import { callingFor, newToken, recordedBy, tokenIn, unlessSentTwice, whyNot } from "./one-time.ts";
 import type { Act, Found, Page, Sent, Visit } from "./visit.ts";
 
-/** How many jobs a form names. Of the others it has the number. */
+/** How many of what it acts on a form names. Of the others it has the number. */
 const MOST_NAMED = 5;
 
 /** The pages that ask before a verb is run. */
@@ -165,12 +165,14 @@ function factOf(base: string, field: string, values: Values): Fact {
 }
 
 function jobsFact(base: string, ids: readonly string[]): Fact {
-  const named = ids.slice(0, MOST_NAMED).map((id, n) => html`${n > 0 ? ", " : ""}${jobLink(base, id)}`);
-  const others = ids.length - named.length;
-  return [
-    ids.length === 1 ? "job" : "jobs",
-    html`${named}${others > 0 ? ` and ${grouped(others)} more` : ""}`,
-  ];
+  return [ids.length === 1 ? "job" : "jobs", firstOf(ids, (id) => jobLink(base, id))];
+}
+
+/** The first of what a form acts on, and how many more there are. */
+export function firstOf<T>(all: readonly T[], link: (one: T) => Markup): Markup {
+  const named = all.slice(0, MOST_NAMED).map((one, n) => html`${n > 0 ? ", " : ""}${link(one)}`);
+  const others = all.length - named.length;
+  return html`${named}${others > 0 ? ` and ${grouped(others)} more` : ""}`;
 }
 
 /** Of the gate that was chosen, or else of all. What was given stays, so that the verb can say what is wrong with it. */
@@ -239,14 +241,19 @@ export function countInWords({ matched, stored, partitions, staged = 0, inFlight
 /** A target may have the empty text as its key, and an address says it so. Ids may come one by one, from what somebody has ticked. */
 function valuesOf(given: URLSearchParams, { target, fields }: Action): Values {
   const own = target.map((name) => [name, name === "ids" ? idsIn(given) : (given.get(name) ?? undefined)]);
-  const filled = fields.map(({ name, isKey }) => [
-    name,
-    // a field with chips has a text beside them: two that differ are no value
-    isKey
-      ? keyIn(given.get(name))
-      : [...new Set(given.getAll(name))].filter(Boolean).join(" or ") || undefined,
-  ]);
-  return Object.fromEntries([...own, ...filled]);
+  return { ...Object.fromEntries(own), ...fieldsIn(given, fields) };
+}
+
+/** What somebody has filled in. A field with chips has a text beside them: two that differ are no value. */
+export function fieldsIn(given: URLSearchParams, fields: readonly Field[]): Values {
+  return Object.fromEntries(
+    fields.map(({ name, isKey }) => [
+      name,
+      isKey
+        ? keyIn(given.get(name))
+        : [...new Set(given.getAll(name))].filter(Boolean).join(" or ") || undefined,
+    ]),
+  );
 }
 
 /** @throws {ArgumentError} if nothing was ticked */

@@ -5,6 +5,7 @@ import { keyInWords } from "../../operate/gate-words.ts";
 import type { Changed } from "../../operate/targets.ts";
 import type { AnyVerb, Bulk as BulkVerb } from "../../operate/verb.ts";
 import { kebabCase, ROWS, runVerb } from "../../operate/verbs.ts";
+import { hidden } from "../parts/choice.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -264,10 +265,4 @@ function valuesIn(form: URLSearchParams, { fields }: Bulk) {
   return Object.fromEntries(
     fields.map(({ name, isKey }) => [name, isKey ? keyIn(form.get(name)) : asked(form, name)]),
   );
-}
-
-function hidden(values: Readonly<Record<string, string | number | null | undefined>>): readonly Markup[] {
-  return Object.entries(values)
-    .filter(([, value]) => value !== undefined && value !== null)
-    .map(([name, value]) => html`<input type="hidden" name="${name}" value="${String(value)}">`);
 }

@@ -3,7 +3,7 @@ import { JOB_STATES } from "../../operate/view-rows.ts";
 import { firstLine } from "../../operate/words.ts";
 import { actionLink } from "../parts/action-links.ts";
 import { jobBadge } from "../parts/badge.ts";
-import { choice } from "../parts/choice.ts";
+import { choice, hidden } from "../parts/choice.ts";
 import { compared } from "../parts/gauge.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -153,7 +153,7 @@ ${text("key", "Job key")}
 ${choice("added", "Added within", Object.keys(BACK), filter.added)}
 ${text("error", "Error contains")}
 ${filter.alike === undefined ? none : text("alike", "Errors like, # is a number or an id")}
-${filter.state === undefined ? none : html`<input type="hidden" name="state" value="${filter.state}">`}
+${hidden({ state: filter.state })}
 <button>Show</button>
 </form>`;
 }

@@ -3,7 +3,7 @@ import { parameter, rowsBy } from "../../operate/view-rows.ts";
 import { reasonTitle, STOPS } from "../../policy/reasons.ts";
 import { ifGiven } from "../if-given.ts";
 import { reasonBadge } from "../parts/badge.ts";
-import { choice } from "../parts/choice.ts";
+import { choice, hidden } from "../parts/choice.ts";
 import { compared, gauge } from "../parts/gauge.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -12,7 +12,7 @@ import { type Column, table } from "../parts/table.ts";
 import { aMinute, grouped, moment } from "../parts/words.ts";
 import { ACTIONS } from "./actions.ts";
 import { titleOf } from "./form.ts";
-import { boxOf, FOR_TICKED, LISTED_BY } from "./ticked.ts";
+import { boxOf, FOR_TICKED, listFields } from "./ticked.ts";
 import { asked, type Page, type Rights } from "./visit.ts";
 
 const MOST = 50;
@@ -116,7 +116,7 @@ export const partitions: Page = async ({ looking, base, query, rights }) => {
 <label>Key contains <input name="search" value="${search ?? ""}"></label>
 ${named("policy", "Policy", policies, policy)}
 ${choice("sort", "Sort by", Object.keys(SORTS), sort, "longest due")}
-${Object.entries({ state, reason }).map(([name, value]) => (value === undefined ? none : html`<input type="hidden" name="${name}" value="${value}">`))}
+${hidden({ state, reason })}
 <button>Show</button>
 </form>
 ${forTicked(found, base, { ...asks, state, reason }, rights)}
@@ -148,7 +148,7 @@ function forTicked(found: readonly Row[], base: string, asks: Asks, { role }: Ri
   if (role !== "operator" || found.length === 0) return none;
   // the form itself is no post: live.js reads a page with such a form no more
   return html`<form class="actions" id="${TICKED}">
-${LISTED_BY.map((name) => (asks[name] === undefined ? none : html`<input type="hidden" name="list-${name}" value="${asks[name]}">`))}
+${hidden(listFields(asks))}
 ${FOR_TICKED.map((name) => html`<button formmethod="post" formaction="${base}/ticked/${name}">${titleOf(ACTIONS[name])} ticked</button>`)}
 </form>`;
 }

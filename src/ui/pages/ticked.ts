@@ -3,19 +3,17 @@
 import { some } from "../../counted.ts";
 import { ArgumentError } from "../../errors.ts";
 import { kebabCase, ROWS } from "../../operate/verbs.ts";
+import { hidden } from "../parts/choice.ts";
 import { factList } from "../parts/facts.ts";
 import { partitionLink, pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
-import { grouped } from "../parts/words.ts";
 import { orSendersError } from "../senders-error.ts";
-import { alert, countInWords, FOR_OPERATORS, fieldInput, submit } from "./action.ts";
+import { alert, countInWords, FOR_OPERATORS, fieldInput, fieldsIn, firstOf, submit } from "./action.ts";
 import { ACTIONS } from "./actions.ts";
 import { type ActionName, type Counted, titleOf, type Values } from "./form.ts";
 import { callingFor, newToken, recordedBy, tokenIn, unlessSentTwice, whyNot } from "./one-time.ts";
 import { type Act, asked, type Found, type Page, type Sent, type Visit } from "./visit.ts";
 
-/** How many partitions a form names. Of the others it has the number. */
-const MOST_NAMED = 5;
 /** As many as the list has on a page. A made-up form with more would keep everybody waiting. */
 const MOST = 50;
 
@@ -25,7 +23,7 @@ export const FOR_TICKED: readonly ActionName[] = ROWS.flatMap(([name, { form }])
 );
 
 /** What the list is filtered by, to lead back to it. */
-export const LISTED_BY = ["policy", "reason", "search", "state", "sort"] as const;
+const LISTED_BY = ["policy", "reason", "search", "state", "sort"] as const;
 
 interface Ticked {
   readonly policy: string;
@@ -66,7 +64,7 @@ async function actOn(sent: Sent, name: ActionName): Promise<Found> {
   const recorded = token ? await recordedBy(looking, token) : [];
   const isDone = ({ policy, partition }: Ticked) =>
     recorded.some((row) => row.policy === policy && row.partition === partition);
-  const values = valuesIn(form, name);
+  const values = fieldsIn(form, ACTIONS[name].fields);
   for (const one of ticked) {
     if (isDone(one)) continue;
     const stale = await whyNot(looking, token, { ...one }, Object.keys(ACTIONS));
@@ -101,18 +99,17 @@ async function askFirst(
     const its = await action.count?.(acting, { ...one }, {});
     if (its) counted.push(its);
   }
-  const values = valuesIn(given, name);
+  const values = fieldsIn(given, action.fields);
   const list = listIn(given);
   return {
     title,
     body: html`<p>${action.about}</p>
-${factList([["partitions", namesOf(base, ticked)]])}
+${factList([["partitions", firstOf(ticked, (one) => partitionLink(base, one.policy, one.partition))]])}
 <p>${countInWords(sumOf(counted))}</p>
 ${wrong ? alert(wrong) : ""}
 <form class="act" method="post" action="${base}/ticked/${name}">
-<input type="hidden" name="form" value="${await newToken(looking)}">
+${hidden({ form: await newToken(looking), ...listFields(list) })}
 ${ticked.map((one) => html`<input type="hidden" name="at" value="${boxOf(one)}">`)}
-${Object.entries(list).map(([field, value]) => (value === undefined ? "" : html`<input type="hidden" name="list-${field}" value="${value}">`))}
 ${action.fields.map((field) => fieldInput(field, values[field.name]))}
 <label>Reason, for the audit <input name="reason" value="${given.get("reason") ?? ""}" required></label>
 <p>${submit(name)}</p>
@@ -127,14 +124,6 @@ function nothingTicked({ base }: Visit, name: ActionName) {
     title: titleOf(ACTIONS[name]),
     body: html`<p>No partition is ticked here. Tick some in <a href="${base}/partitions">the list</a>.</p>`,
   };
-}
-
-function namesOf(base: string, ticked: readonly Ticked[]): Markup {
-  const named = ticked
-    .slice(0, MOST_NAMED)
-    .map(({ policy, partition }, n) => html`${n > 0 ? ", " : ""}${partitionLink(base, policy, partition)}`);
-  const others = ticked.length - named.length;
-  return html`${named}${others > 0 ? ` and ${grouped(others)} more` : ""}`;
 }
 
 function sumOf(counted: readonly Counted[]): Counted {
@@ -175,16 +164,11 @@ function tickedBy(box: string): Ticked | undefined {
   }
 }
 
-function listIn(given: URLSearchParams): Values {
-  return Object.fromEntries(LISTED_BY.map((name) => [name, asked(given, `list-${name}`)]));
+/** The filter of the list, for the form to send. */
+export function listFields(list: Values): Values {
+  return Object.fromEntries(LISTED_BY.map((name) => [`list-${name}`, list[name]]));
 }
 
-/** A field with chips has a text beside them: two that differ are no value. */
-function valuesIn(form: URLSearchParams, name: ActionName): Values {
-  return Object.fromEntries(
-    ACTIONS[name].fields.map(({ name }) => [
-      name,
-      [...new Set(form.getAll(name))].filter(Boolean).join(" or ") || undefined,
-    ]),
-  );
+function listIn(given: URLSearchParams): Values {
+  return Object.fromEntries(LISTED_BY.map((name) => [name, asked(given, `list-${name}`)]));
 }

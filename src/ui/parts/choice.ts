@@ -13,3 +13,12 @@ export function choice(
     (one) => html`<option value="${one}"${one === chosen ? html` selected` : ""}>${words(one)}</option>`,
   )}</select></label>`;
 }
+
+/** What a form sends beside what somebody fills in, as far as it has a value. */
+export function hidden(
+  values: Readonly<Record<string, string | number | null | undefined>>,
+): readonly Markup[] {
+  return Object.entries(values)
+    .filter(([, value]) => value !== undefined && value !== null)
+    .map(([name, value]) => html`<input type="hidden" name="${name}" value="${String(value)}">`);
+}
